@@ -1,4 +1,4 @@
-"""Talks to an agent over A2A and asks you whatever it asks, until its task is over.
+"""Talks to an agent over A2A and asks you whatever it asks, until its task has ended.
 
     pip install -r requirements.txt
     python loop.py http://127.0.0.1:8080/v1/agents/ops "Clean up the disk"
@@ -15,7 +15,7 @@ from a2a.types import a2a_pb2 as a2a
 
 
 async def send(client, parts, task=None):
-    """Sends a message, to the task if there is one, and waits until somebody is needed or it is over."""
+    """Sends a message, to the task if there is one, and waits until input is required or it has ended."""
     ids = {"task_id": task.id, "context_id": task.context_id} if task else {}
     message = a2a.Message(message_id=str(uuid.uuid4()), role=a2a.ROLE_USER, parts=parts, **ids)
     (response,) = [one async for one in client.send_message(a2a.SendMessageRequest(message=message))]

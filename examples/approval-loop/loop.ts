@@ -1,4 +1,4 @@
-// Talks to an agent over A2A and asks you whatever it asks, until its task is over.
+// Talks to an agent over A2A and asks you whatever it asks, until its task has ended.
 //
 //     npm install && npx tsc
 //     node loop.js http://127.0.0.1:8080/v1/agents/ops "Clean up the disk"
@@ -20,7 +20,7 @@ async function ask(prompt: string): Promise<string> {
 const part = ($case: 'text' | 'data', value: any): Part =>
   ({ content: { $case, value }, metadata: undefined, filename: '', mediaType: '' });
 
-/** Sends a message, to the task if there is one, and waits until somebody is needed or it is over. */
+/** Sends a message, to the task if there is one, and waits until input is required or it has ended. */
 async function send(client: Client, parts: Part[], task?: Task): Promise<Task> {
   const message = {
     messageId: randomUUID(), role: Role.ROLE_USER, parts, taskId: task?.id ?? '', contextId: task?.contextId ?? '',

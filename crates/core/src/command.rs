@@ -114,7 +114,7 @@ pub enum Command {
         /// Why.
         reason: Option<String>,
     },
-    /// Delete the contents of a run that is over.
+    /// Delete the contents of a run that has ended.
     Erase {
         /// Why, for the audit.
         reason: Option<String>,
@@ -153,7 +153,7 @@ pub enum Command {
     Resolve(Resolve),
     /// A person decides several holds at once, all or none of them (S1-30).
     ResolveAll(Vec<Resolve>),
-    /// A person says no to what is asked and stops the run with it (C4).
+    /// A person denies what is asked and stops the run with it (C4).
     Reject(Reject),
     /// A person agrees, where several must.
     Vote(Decide),
@@ -355,7 +355,7 @@ pub struct Resolve {
 /// A no that stops the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject {
-    /// What it says no to; each must still be open.
+    /// What it denies; each must still be open.
     pub holds: Vec<HoldKey>,
     /// Why.
     pub reason: Option<String>,

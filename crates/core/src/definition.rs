@@ -47,7 +47,7 @@ pub struct Definition {
     pub holds: HoldPolicy,
 }
 
-/// A tool as the model was told of it.
+/// A tool as it was described to the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// What it does.
@@ -93,7 +93,7 @@ impl Definition {
 }
 
 impl ToolSpec {
-    /// The digest of the tool as the model was told of it: a changed description is a changed tool (T3).
+    /// The digest of the tool as it was described to the model: a changed description is a changed tool (T3).
     #[must_use]
     pub fn schema_digest(&self) -> Digest {
         digest::of_parts("standfast.tool.1", &[self.description.as_bytes(), self.schema.text().as_bytes()])

@@ -50,7 +50,7 @@ pub enum Event {
     /// Its contents were deleted; the chain stays.
     #[serde(rename = "run.erased")]
     RunErased(RunErased),
-    /// It is over. Only what became of calls that had started (`call.finished`, `call.returned`, `call.orphaned`,
+    /// It has ended. Only what became of calls that had started (`call.finished`, `call.returned`, `call.orphaned`,
     /// `call.contradicted`) and `run.erased` may follow.
     #[serde(rename = "run.ended")]
     RunEnded(RunEnded),
@@ -418,7 +418,7 @@ pub enum AfterOrphan {
     Retry,
     /// A person is asked: a recovery hold follows.
     Ask,
-    /// The run is over or the worker is gone: the receipt says *outcome unknown*.
+    /// The run has ended or the worker is gone: the receipt says *outcome unknown*.
     Unknown,
 }
 

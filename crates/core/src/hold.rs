@@ -331,7 +331,7 @@ impl Hold {
     }
 }
 
-/// The decision on a hold that is no longer open; later attempts are told of it.
+/// The decision on a hold that is no longer open; later attempts are answered with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedDecision {
     /// What was decided.

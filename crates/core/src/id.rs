@@ -193,7 +193,7 @@ pub struct MessageId {
 /// A hold within its run, as events name it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HoldKey {
-    /// What waits; [`CallNo::RUN`] when it is the whole run.
+    /// What is pending; [`CallNo::RUN`] when it is the whole run.
     pub call: CallNo,
     /// What makes the id unguessable.
     pub secret: Secret,

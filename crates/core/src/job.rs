@@ -59,7 +59,7 @@ pub enum JobProgress {
         /// The start in question.
         attempt: u32,
     },
-    /// It is over.
+    /// It has ended.
     Over {
         /// When.
         at: Timestamp,

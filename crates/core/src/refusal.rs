@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 /// Why a command was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// The run is over.
+    /// The run has ended.
     Ended(Outcome),
     /// The run is not over, and the command is for runs that are.
     NotEnded,
@@ -135,7 +135,11 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Ended(outcome) => {
-                write!(f, "the run is over ({}); start a new one in the same session", outcome_word(*outcome))
+                write!(
+                    f,
+                    "the run has ended ({}); start a new one in the same session",
+                    outcome_word(*outcome)
+                )
             }
             Refusal::NotEnded => f.write_str("the run has not ended; cancel it first"),
             Refusal::Held { open } => {

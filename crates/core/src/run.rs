@@ -156,7 +156,7 @@ pub enum Stage {
     },
     /// Calls are outstanding, or an outside worker has it.
     Acting,
-    /// It is over.
+    /// It has ended.
     Ended(Outcome),
 }
 
@@ -283,7 +283,7 @@ pub enum Status {
     Retrying(Timestamp),
     /// Nothing can go on until something outside happens.
     Held(WaitKind),
-    /// It is over.
+    /// It has ended.
     Ended(Outcome),
 }
 

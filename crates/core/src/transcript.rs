@@ -33,7 +33,7 @@ pub enum Entry {
     User(UserMessage),
     /// What the model, or an outside worker, replied.
     Assistant(AssistantReply),
-    /// What a call of the reply before it came to.
+    /// The result of a call of the reply before it.
     Tool(CallResult),
 }
 

@@ -184,7 +184,7 @@ fn column_late_answer_is_refused() {
     }
 }
 
-/// `keep`: taken with a warning until the grace ends, then the run is over.
+/// `keep`: taken with a warning until the grace ends, then the run ends.
 #[test]
 fn column_late_answer_to_a_kept_hold() {
     for kind in [HoldKind::Approval, HoldKind::Input, HoldKind::Auth] {

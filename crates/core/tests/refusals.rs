@@ -123,7 +123,7 @@ fn every_refusal_can_happen() {
 fn a_message_to_a_run_that_is_over() -> RefusalRow {
     let mut scene = Scene::of_loop();
     scene.send(cancel()).unwrap();
-    let text = "the run is over (canceled); start a new one in the same session";
+    let text = "the run has ended (canceled); start a new one in the same session";
     (scene.send(say(OnHold::Refuse)).unwrap_err(), text.into())
 }
 

@@ -333,7 +333,7 @@ fn a_call_that_would_need_one_hold_too_many_is_refused_and_not_tried_for_ever() 
     assert_eq!(scene.run.call(CallNo(2)).unwrap().state, CallState::Done(CallOutcome::Refused));
 }
 
-/// Rule 11: over a soft cap nobody is told of the hold, so nobody is reminded of it either.
+/// Rule 11: over a soft cap nobody is notified of the hold, so nobody is reminded of it either.
 #[test]
 fn nobody_is_reminded_of_a_muted_hold() {
     let mut scene = Scene::of_loop();

@@ -28,7 +28,7 @@ pub struct NoCardKey;
 
 /// A signature over something that stands elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Detached {
+pub struct DetachedSignature {
     /// What is said about the key, as it was signed.
     pub protected: String,
     /// The signature.
@@ -48,20 +48,21 @@ impl CardKey {
 
     /// Signs these bytes, as a JSON Web Signature without its payload.
     #[must_use]
-    pub fn sign(&self, payload: &[u8]) -> Detached {
+    pub fn sign(&self, payload: &[u8]) -> DetachedSignature {
         #[derive(Serialize)]
-        struct Protected<'a> {
+        struct ProtectedHeader<'a> {
             alg: &'static str,
             kid: &'a str,
             typ: &'static str,
             #[serde(skip_serializing_if = "Option::is_none")]
             jku: Option<&'a str>,
         }
-        let said = Protected { alg: "EdDSA", kid: &self.id, typ: "JOSE", jku: self.found_at.as_deref() };
+        let said =
+            ProtectedHeader { alg: "EdDSA", kid: &self.id, typ: "JOSE", jku: self.found_at.as_deref() };
         let protected = BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_string(&said).unwrap_or_default());
         let signed = format!("{protected}.{}", BASE64_URL_SAFE_NO_PAD.encode(payload));
         let signature = BASE64_URL_SAFE_NO_PAD.encode(self.pair.sign(signed.as_bytes()));
-        Detached { protected, signature }
+        DetachedSignature { protected, signature }
     }
 }
 

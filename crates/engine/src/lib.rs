@@ -1,24 +1,378 @@
-//! The engine of Standfast: everything between the stored runs and whoever asks, decides and works.
+//! The engine of Standfast: everything between the stored runs and whoever asks, decides and works. The only write path.
 //!
-//! `engine` is the only write path and is what this crate is: [`Engine`]. `policy` and `auth` work out verdicts and
-//! authority before the core is asked; `settings` say what a server is made of; `tool` and `model` are what it asks of
-//! tools and models, which are crates of their own; `clock` is the one file that reads time and draws randomness.
-//! `secrets` and `vault` keep what must not be read, `outbound` calls others, `telemetry` measures. No protocol, no
-//! provider and no configuration file is known here.
+//! Components own their state and depend in one direction: `host` (process) ← `log` (what is stored, and what is shown of it)
+//! ← `wakes` ← `commit` (the one write path) ← `drive` (one run until it waits or ends) ← `work` (what a node does by
+//! itself). `reads` (lists, waiting) uses log and wakes; `deliver` uses log and commit; `receivers` (who is told),
+//! `identity` and `nodes` are below drive and deliver; `submit` (what callers ask for) is above all of them. [`Engine`] only
+//! forwards and hands them out. A held run is known to none of them: it is rows.
+//!
+//! Beside the components: `policy` and `auth` work out verdicts and authority before the core is asked; `settings` say what a
+//! server is made of; `tool` and `model` are what it asks of tools and models, which are crates of their own; `clock` is the
+//! one file that reads time and draws randomness. `secrets` and `vault` keep what must not be read, `outbound` calls others,
+//! `telemetry` measures. No protocol, no provider and no configuration file is known here.
 
 pub mod auth;
 pub mod card_key;
 pub mod clock;
-mod engine;
+mod commit;
+mod deliver;
+mod drive;
+mod error;
+mod host;
 pub mod http_date;
+mod identity;
+mod log;
 pub mod model;
+mod nodes;
 pub mod outbound;
 pub mod policy;
+mod reads;
+mod receivers;
 pub mod schema;
 pub mod secrets;
 pub mod settings;
+mod submit;
 pub mod telemetry;
 pub mod tool;
 pub mod vault;
+mod wakes;
+mod work;
 
-pub use engine::*;
+use std::sync::Arc;
+
+use standfast_core::command::Say;
+use standfast_core::decide::Answer;
+use standfast_core::event::Envelope;
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::run::Run;
+use standfast_core::time::Millis;
+use standfast_store::{Store, StoredRun};
+
+use auth::Principal;
+use clock::Clock;
+use settings::Settings;
+
+pub use commit::{HoldMarks, IdempotencyKey, ImpliedHold, ShownHold, ShownHolds};
+pub use deliver::{
+    Delivery, DeliveryPayload, DeliveryRequest, Frame, FrameSource, NewSubscription, ReceiverKind,
+    SubscriptionView, Subscriptions, USUAL_EVENTS, delivery_id, hears,
+};
+pub use error::EngineError;
+pub use identity::{Identity, Owner};
+pub use log::{HoldView, JobView, RunView, Snapshot, Views};
+pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView, Nodes};
+pub use reads::{
+    Follower, HoldList, InboxView, Inboxes, JobList, Jobs, ListedRun, LookedUpRun, Metadata, News, PENDING,
+    Reads, RecentRuns, RequestView, RunList, SessionError, SessionList, SessionName, SessionNow, SessionView,
+    Sessions, Step, TaskList, TaskView, WaitingSession, metadata,
+};
+pub use receivers::{
+    Callback, CallbackDetails, CallbackView, Callbacks, Deactivation, JOB_RECEIVER, Receiver,
+    SubscriptionError,
+};
+pub use standfast_store::{
+    DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, UnreadableRun,
+};
+pub use submit::{
+    CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldDecision, LoginError, Logins, NewRun,
+    NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, SessionDeletion, Signature, Submit,
+    TaskQueue, TaskReport, claimed_by,
+};
+pub use wakes::Delta;
+pub use work::StartupReport;
+
+use commit::Commit;
+use deliver::Deliveries;
+use drive::Drives;
+use host::Host;
+use log::Log;
+use wakes::{Deltas, Wakes};
+use work::Work;
+
+/// Drives runs. A handle: clones share everything.
+#[derive(Clone)]
+pub struct Engine {
+    parts: Arc<Parts>,
+}
+
+/// The components, each with those it depends on.
+struct Parts {
+    host: Arc<Host>,
+    wakes: Arc<Wakes>,
+    nodes: Arc<Nodes>,
+    reads: Arc<Reads>,
+    sessions: Arc<Sessions>,
+    jobs: Arc<Jobs>,
+    inboxes: Arc<Inboxes>,
+    shown: HoldMarks,
+    identity: Arc<Identity>,
+    deliveries: Arc<Deliveries>,
+    subscriptions: Arc<Subscriptions>,
+    callbacks: Arc<Callbacks>,
+    submit: Arc<Submit>,
+    reports: Reports,
+    logins: Logins,
+    tasks: TaskQueue,
+    work: Arc<Work>,
+}
+
+impl Engine {
+    /// An engine on a store. Nothing runs before [`Engine::work`] or a message.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, clock: Clock, settings: Settings) -> Engine {
+        let host = Arc::new(Host::new(clock, settings));
+        let log = Arc::new(Log::new(host.clone(), store));
+        let (wakes, deltas) = (Arc::new(Wakes::default()), Arc::new(Deltas::default()));
+        let nodes = Arc::new(Nodes::new(log.clone(), wakes.clone()));
+        let reads = Arc::new(Reads::new(log.clone(), wakes.clone(), deltas.clone()));
+        let sessions = Arc::new(Sessions::new(&reads));
+        let jobs = Arc::new(Jobs::new(reads.clone(), sessions.clone()));
+        let inboxes = Arc::new(Inboxes::new(reads.clone()));
+        let commit = Arc::new(Commit::new(log.clone(), wakes.clone()));
+        let identity = Arc::new(Identity::new(log.clone()));
+        let callbacks = Arc::new(Callbacks::new(log.clone(), identity.clone()));
+        let deliveries = Arc::new(Deliveries::new(nodes.clone(), wakes.clone(), callbacks.clone()));
+        let subscriptions = Arc::new(Subscriptions::new(deliveries.clone()));
+        let drives = Arc::new(Drives::new(commit, deltas, callbacks.clone()));
+        let submit = Arc::new(Submit::new(drives.clone(), callbacks.clone(), sessions.clone()));
+        let parts = Parts {
+            shown: HoldMarks::new(log, nodes.clone()),
+            reports: Reports::new(submit.clone()),
+            logins: Logins::new(submit.clone(), reads.clone()),
+            tasks: TaskQueue::new(submit.clone(), inboxes.clone()),
+            work: Arc::new(Work::new(drives, nodes.clone())),
+            host,
+            wakes,
+            nodes,
+            reads,
+            sessions,
+            jobs,
+            inboxes,
+            identity,
+            deliveries,
+            subscriptions,
+            callbacks,
+            submit,
+        };
+        Engine { parts: Arc::new(parts) }
+    }
+
+    /// Agrees with the other nodes on the time and takes the first shards. Call it before anybody can ask for anything;
+    /// [`Engine::work`] keeps it up.
+    pub async fn join(&self) -> Result<(), EngineError> {
+        self.parts.nodes.join().await
+    }
+
+    /// Looks for due runs from now on, until the engine is dropped or dies.
+    pub fn work(&self) {
+        self.parts.work.begin();
+    }
+
+    /// Tells the outside from now on, until the engine stops. Each kind of receiver is brought along by whoever knows it.
+    pub fn deliver(&self, kinds: Vec<Arc<dyn ReceiverKind>>) {
+        self.parts.deliveries.deliver(kinds);
+    }
+
+    /// Looks for jobs that went silent, now and once in a while, until the engine stops.
+    pub fn sweep_jobs(&self) {
+        self.parts.work.sweep_jobs();
+    }
+
+    /// Looks for due runs at once, not only at the next poll.
+    pub fn look(&self) {
+        self.parts.wakes.wake_worker();
+    }
+
+    /// Goes on with other settings: agents, limits, who may call. Runs keep the definitions that they are pinned to; who
+    /// may decide, models, tools and limits are those of now. What a process has only once stays: its tenant, its
+    /// lease and poll times, its connections and what it measures.
+    pub fn reload(&self, new: Settings) {
+        self.parts.host.reload(new);
+        self.parts.wakes.wake_worker();
+    }
+
+    /// Begins nothing new, lets models and tools that are at work finish for this long, gives every run back, and
+    /// stops. Another node, or the next start, goes on at once.
+    pub async fn drain(&self, at_most: Millis) {
+        self.parts.host.stop();
+        self.parts.wakes.wake_worker();
+        self.parts.host.drain(at_most).await;
+    }
+
+    /// Whether it has been asked to stop.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.parts.host.is_stopping()
+    }
+
+    /// Stops everything at once, as a crash would: what is stored is all that is left. Until then the tasks keep the
+    /// engine alive, whoever drops it.
+    pub async fn die(&self) {
+        self.parts.host.die().await;
+    }
+
+    /// The clock it goes by.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.parts.host.clock
+    }
+
+    /// What this server is made of.
+    #[must_use]
+    pub fn settings(&self) -> Arc<Settings> {
+        self.parts.host.settings()
+    }
+
+    /// What this server found when it started.
+    #[must_use]
+    pub fn startup_report(&self) -> StartupReport {
+        self.parts.work.startup_report()
+    }
+
+    /// How many jobs were found silent since this server started.
+    #[must_use]
+    pub fn silent_jobs(&self) -> u64 {
+        self.parts.work.silent_jobs()
+    }
+
+    /// What callers may look at.
+    #[must_use]
+    pub fn reads(&self) -> &Reads {
+        &self.parts.reads
+    }
+
+    /// Conversations.
+    #[must_use]
+    pub fn sessions(&self) -> &Sessions {
+        &self.parts.sessions
+    }
+
+    /// Jobs of outside systems.
+    #[must_use]
+    pub fn jobs(&self) -> &Jobs {
+        &self.parts.jobs
+    }
+
+    /// Inboxes and their tasks.
+    #[must_use]
+    pub fn inboxes(&self) -> &Inboxes {
+        &self.parts.inboxes
+    }
+
+    /// What callers were shown.
+    #[must_use]
+    pub fn shown(&self) -> &HoldMarks {
+        &self.parts.shown
+    }
+
+    /// Who callers are.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.parts.identity
+    }
+
+    /// The nodes of the store.
+    #[must_use]
+    pub fn nodes(&self) -> &Nodes {
+        &self.parts.nodes
+    }
+
+    /// Who is notified of what.
+    #[must_use]
+    pub fn subscriptions(&self) -> &Subscriptions {
+        &self.parts.subscriptions
+    }
+
+    /// Receivers that clients name for one run.
+    #[must_use]
+    pub fn callbacks(&self) -> &Callbacks {
+        &self.parts.callbacks
+    }
+
+    /// What clients and people ask for.
+    #[must_use]
+    pub fn submit(&self) -> &Submit {
+        &self.parts.submit
+    }
+
+    /// What outside systems report about jobs.
+    #[must_use]
+    pub fn reports(&self) -> &Reports {
+        &self.parts.reports
+    }
+
+    /// Logins that runs wait for.
+    #[must_use]
+    pub fn logins(&self) -> &Logins {
+        &self.parts.logins
+    }
+
+    /// Work that is put into inboxes and claimed from them.
+    #[must_use]
+    pub fn tasks(&self) -> &TaskQueue {
+        &self.parts.tasks
+    }
+
+    /// Begins a run: see [`Submit::start`].
+    pub async fn start(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
+        self.parts.submit.start(who, new).await
+    }
+
+    /// Says something more to a run: see [`Submit::say`].
+    pub async fn say(
+        &self,
+        who: &Principal,
+        run: RunId,
+        say: Say,
+        once: Option<IdempotencyKey>,
+    ) -> Result<Answer, EngineError> {
+        self.parts.submit.say(who, run, say, once).await
+    }
+
+    /// Stops a run: see [`Submit::cancel`].
+    pub async fn cancel(
+        &self,
+        who: &Principal,
+        run: RunId,
+        reason: Option<String>,
+        once: Option<IdempotencyKey>,
+    ) -> Result<Answer, EngineError> {
+        self.parts.submit.cancel(who, run, reason, once).await
+    }
+
+    /// Decides a hold: see [`Submit::decide`].
+    pub async fn decide(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
+        self.parts.submit.decide(who, decision).await
+    }
+
+    /// A run as it is stored: see [`Reads::load`].
+    pub async fn load(&self, run: RunId) -> Result<StoredRun, EngineError> {
+        self.parts.reads.load(run).await
+    }
+
+    /// The events of a run after a position: see [`Reads::events`].
+    pub async fn events(&self, run: RunId, after: Seq) -> Result<Vec<Envelope>, EngineError> {
+        self.parts.reads.events(run, after).await
+    }
+
+    /// Follows a run from the event after this one: see [`Reads::follow`].
+    #[must_use]
+    pub fn follow(&self, run: RunId, after: Seq) -> Follower {
+        self.parts.reads.follow(run, after)
+    }
+
+    /// A run, if the caller may see it: see [`Reads::run`].
+    pub async fn run(&self, who: &Principal, run: RunId) -> Result<RunView, EngineError> {
+        self.parts.reads.run(who, run).await
+    }
+
+    /// A hold, if the caller may see it: see [`Reads::hold`].
+    pub async fn hold(&self, who: &Principal, hold: HoldId) -> Result<HoldView, EngineError> {
+        self.parts.reads.hold(who, hold).await
+    }
+
+    /// The fold of a run, if the caller may see it: see [`Reads::see`].
+    pub async fn see(&self, who: &Principal, run: RunId) -> Result<Run, EngineError> {
+        self.parts.reads.see(who, run).await
+    }
+}

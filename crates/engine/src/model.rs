@@ -66,8 +66,8 @@ pub struct ModelFailure {
     pub retry_after: Option<Millis>,
 }
 
-/// What asking comes to.
-pub type Asked<'a> = Pin<Box<dyn Future<Output = Result<ModelReply, ModelFailure>> + Send + 'a>>;
+/// The result of asking.
+pub type ModelFuture<'a> = Pin<Box<dyn Future<Output = Result<ModelReply, ModelFailure>> + Send + 'a>>;
 
 /// What a model has while it is asked: time, and whoever listens to it.
 pub struct Live {
@@ -102,7 +102,7 @@ impl Live {
 /// Something that replies.
 pub trait Model: Send + Sync {
     /// Asks for the next reply.
-    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> Asked<'a>;
+    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> ModelFuture<'a>;
 
     /// Whether it can also ask this model, for runs that are pinned to another one than its own.
     fn also_has(&self, _model: &str) -> bool {

@@ -9,7 +9,7 @@ use standfast_core::json::RawJson;
 
 /// Where and how a value breaks its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
+pub struct SchemaMismatch {
     /// JSON pointer to the place; empty for the value itself.
     pub pointer: String,
     /// What is wrong there.
@@ -26,15 +26,15 @@ pub fn is_usable(schema: &RawJson) -> Result<(), String> {
 }
 
 /// Checks a value. A schema that cannot be used refuses everything: what nobody can check nobody may change.
-pub fn check(schema: &RawJson, value: &RawJson) -> Result<(), Broken> {
-    let unusable = |why: String| Broken { pointer: String::new(), why };
+pub fn check(schema: &RawJson, value: &RawJson) -> Result<(), SchemaMismatch> {
+    let unusable = |why: String| SchemaMismatch { pointer: String::new(), why };
     let validator = validator(schema).map_err(unusable)?;
     broken(&validator, value).map_or(Ok(()), Err)
 }
 
 /// Where a value breaks its schema; nothing when the schema cannot be used, so that nobody knows.
 #[must_use]
-pub fn misfit(schema: &RawJson, value: &RawJson) -> Option<Broken> {
+pub fn misfit(schema: &RawJson, value: &RawJson) -> Option<SchemaMismatch> {
     broken(validator(schema).ok()?.as_ref(), value)
 }
 
@@ -69,13 +69,13 @@ fn ready() -> MutexGuard<'static, BTreeMap<String, Arc<jsonschema::Validator>>> 
     READY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn broken(validator: &jsonschema::Validator, value: &RawJson) -> Option<Broken> {
+fn broken(validator: &jsonschema::Validator, value: &RawJson) -> Option<SchemaMismatch> {
     let value: serde_json::Value = match serde_json::from_str(value.text()) {
         Ok(value) => value,
-        Err(error) => return Some(Broken { pointer: String::new(), why: error.to_string() }),
+        Err(error) => return Some(SchemaMismatch { pointer: String::new(), why: error.to_string() }),
     };
     let error = validator.validate(&value).err()?;
-    Some(Broken { pointer: error.instance_path().to_string(), why: error.to_string() })
+    Some(SchemaMismatch { pointer: error.instance_path().to_string(), why: error.to_string() })
 }
 
 #[cfg(test)]

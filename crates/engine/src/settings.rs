@@ -21,7 +21,7 @@ use crate::secrets::SigningKey;
 use crate::telemetry::Telemetry;
 use crate::vault::Vault;
 
-pub use agent::{Agent, Card, CardReaders, ServedInbox, Serves, Skill, Streaming, Tracking};
+pub use agent::{Agent, Card, CardReaders, InboxService, ServedInbox, Skill, Streaming, Tracking};
 
 /// What a process has only once: a reload keeps it, whatever the new settings say.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ pub struct Settings {
     pub default_agent: Option<AgentName>,
     /// Budgets and caps of agents that have no others.
     pub limits: Arc<Limits>,
-    /// How long the contents of a run are kept once it is over; for ever if that is not said.
+    /// How long the contents of a run are kept once it has ended; for ever if that is not said.
     pub keep_ended: Option<Millis>,
     /// How long a caller who waits for a run is kept at most.
     pub max_wait: Millis,
@@ -209,7 +209,7 @@ impl Default for A2a {
 /// How outside jobs report back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Jobs {
-    /// How long a job that is over is still shown; its run's log keeps it.
+    /// How long a job that has ended is still shown; its run's log keeps it.
     pub keep: Millis,
     /// How long a job counts as worked on after its last word.
     pub processing_lasts: Millis,

@@ -1,6 +1,6 @@
-//! What a server measures of itself, for `/metrics`: how long appends take, how long people take, what waits.
+//! What a server measures of itself, for `/metrics`: how long appends take, how long people take, what is pending.
 //!
-//! Histograms and counters are recorded where things happen, by watching the store's writer. What waits is asked of the
+//! Histograms and counters are recorded where things happen, by watching the store's writer. What is pending is asked of the
 //! store when somebody scrapes. Labels are kinds, agents and states, never ids.
 
 use std::collections::BTreeSet;

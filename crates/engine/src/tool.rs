@@ -27,7 +27,7 @@ use standfast_core::transcript::Continuation;
 use self::secrets::Secrets;
 
 pub use nature::{
-    Abandoning, CommandLine, Delegation, LogReader, Nature, OutsideJobs, RemoteWork, SubRun, Watching,
+    AbandonFuture, CommandLine, Delegation, LogReader, Nature, OutsideJobs, RemoteWork, SubRun, WatchFuture,
 };
 
 /// One start of a call.
@@ -50,14 +50,14 @@ pub struct Invocation {
     /// Whose logins it uses: the user whose run it is, told apart from users of other tenants.
     pub owner: UserId,
     /// What it goes on with, when it has asked for something before: see [`Ask::resume`].
-    pub resumed: Option<Resumed>,
+    pub resumed: Option<CallContinuation>,
     /// The hold that the call waits in, if it comes to that: known before, so that it can be told to the outside. A
-    /// tool that told it returns its secret with [`Pending`].
+    /// tool that told it returns its secret with [`Suspension`].
     pub pending: HoldId,
 }
 
 /// What a call goes on with: what it left with its question, and the answer.
-pub type Resumed = Continuation;
+pub type CallContinuation = Continuation;
 
 impl Invocation {
     /// What names this start to the outside: `run/call/attempt`.
@@ -67,20 +67,20 @@ impl Invocation {
     }
 }
 
-/// What a start came to.
+/// The result of a start.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// It is over.
+    /// It has ended.
     Done(ToolResult),
     /// It was started and nobody knows what it did: a person is asked, unless it may simply be started again.
     Unknown(String),
     /// Something outside must happen first; nothing has been done yet that would need to be repeated.
-    Pending(Box<Pending>),
+    Pending(Box<Suspension>),
 }
 
 /// What a call waits for.
 #[derive(Debug, Clone)]
-pub struct Pending {
+pub struct Suspension {
     /// A person, an outside system or a login.
     pub kind: SuspendFor,
     /// What is asked.
@@ -98,23 +98,23 @@ pub enum Judgement {
     /// Nothing against them.
     Allow,
     /// A person has to look at them.
-    Ask(Because),
+    Ask(HoldReason),
     /// They must not run; the model is told why.
-    Forbid(Because),
+    Forbid(HoldReason),
 }
 
 /// Why a tool does not simply run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Because {
+pub struct HoldReason {
     /// The rule, as the log names it.
     pub rule: &'static str,
     /// In words, for people or for the model.
     pub reason: String,
 }
 
-/// What is different about a tool from how the model was told of it.
+/// What is different about a tool from how it was described to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changed {
+pub struct ToolChange {
     /// The rule, as the log names it. An approval satisfies exactly this change: its name says which.
     pub rule: String,
     /// What is different, for the person who is asked.
@@ -122,7 +122,7 @@ pub struct Changed {
 }
 
 /// A look at something outside.
-pub type Looking = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type LookupFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What a call goes on with when nobody answered: it finds out by itself how things are outside.
 #[must_use]
@@ -140,20 +140,20 @@ pub fn webhook_url(ask: &Ask) -> Option<String> {
     said.get("webhookURL")?.as_str().map(str::to_owned)
 }
 
-/// What running comes to.
-pub type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+/// The result of running.
+pub type ToolFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// What the outside was given for a call, as of when it is asked.
-pub type Handed = Pin<Box<dyn Future<Output = Secrets> + Send>>;
+pub type SecretsFuture = Pin<Box<dyn Future<Output = Secrets> + Send>>;
 
 /// Something that a model can call. What it is called, takes and promises stands in the agent's definition.
 pub trait Tool: Send + Sync {
     /// Runs it. Dropping the future stops it as far as that is possible.
-    fn run(&self, invocation: Invocation) -> Running;
+    fn run(&self, invocation: Invocation) -> ToolFuture;
 
     /// The secrets that the outside gets with this call. They are cut from whatever comes of it before that is stored
     /// (T29); asked for after the call, so that one that was renewed meanwhile is among them. None: it gets none.
-    fn secrets(&self, _invocation: &Invocation) -> Option<Handed> {
+    fn secrets(&self, _invocation: &Invocation) -> Option<SecretsFuture> {
         None
     }
 
@@ -165,12 +165,12 @@ pub trait Tool: Send + Sync {
 
     /// Finds out how things are outside for a user, for [`Tool::changed`]; none for a tool that cannot change by itself.
     /// Done directly before a call starts.
-    fn look(&self, _owner: &UserId) -> Option<Looking> {
+    fn look(&self, _owner: &UserId) -> Option<LookupFuture> {
         None
     }
 
     /// What is different for a user, since the last look, from how the model of this run was told of it (T3).
-    fn changed(&self, _shown: &ToolSpec, _owner: &UserId) -> Option<Changed> {
+    fn changed(&self, _shown: &ToolSpec, _owner: &UserId) -> Option<ToolChange> {
         None
     }
 

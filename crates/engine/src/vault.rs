@@ -23,7 +23,7 @@ pub struct Vault {
 
 /// A secret, and what it looks like in the store.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredSecret {
     /// The secret.
     pub text: String,
     sealed: String,
@@ -49,18 +49,18 @@ impl Vault {
     }
 
     /// A secret that is kept.
-    pub async fn get(&self, name: &str) -> Result<Option<Kept>, StoreError> {
+    pub async fn get(&self, name: &str) -> Result<Option<StoredSecret>, StoreError> {
         let Some(sealed) = self.store.sealed(self.tenant.clone(), name.to_owned()).await? else {
             return Ok(None);
         };
-        Ok(self.open(name, &sealed).map(|text| Kept { text, sealed }))
+        Ok(self.open(name, &sealed).map(|text| StoredSecret { text, sealed }))
     }
 
     /// Puts another secret in the place of one, or none. False when it is not what was read any more.
     pub async fn change(
         &self,
         name: &str,
-        before: Option<&Kept>,
+        before: Option<&StoredSecret>,
         after: Option<&str>,
     ) -> Result<bool, StoreError> {
         let change = SealedChange {
@@ -93,7 +93,7 @@ impl fmt::Debug for Vault {
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for StoredSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Kept(..)")
     }

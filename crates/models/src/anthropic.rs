@@ -12,8 +12,8 @@ use standfast_engine::model::Live;
 
 use super::conversation::{Assistant, Names, Piece, ToolAnswer, Turn};
 use super::openai_chat::or_default;
-use super::provider::{Flow, Reading, Said, Spent, garbled, stop_if_too_many};
-use super::request::{Asking, Members, arguments_object, list, raw};
+use super::provider::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
+use super::request::{Members, ModelQuery, arguments_object, list, raw};
 use super::trouble::{Trouble, TroubleKind, of_stream_error};
 
 /// The version of the protocol.
@@ -23,7 +23,7 @@ pub(super) const VERSION: &str = "2023-06-01";
 const MAX_TOKENS: u64 = 8192;
 
 /// The body of a request.
-pub(super) fn body(asking: &Asking<'_>) -> String {
+pub(super) fn body(asking: &ModelQuery<'_>) -> String {
     let conversation = asking.conversation;
     let mut members = Members::default();
     members.put("model", asking.model);
@@ -174,7 +174,7 @@ struct Usage {
 
 /// A block as it begins.
 #[derive(Deserialize)]
-struct Begin {
+struct BlockStart {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
@@ -214,7 +214,7 @@ pub(super) struct MessagesReading {
     blocks: BTreeMap<u32, Block>,
     stop: Option<String>,
     is_done: bool,
-    spent: Spent,
+    spent: TokenUsage,
 }
 
 impl MessagesReading {
@@ -224,12 +224,12 @@ impl MessagesReading {
             blocks: BTreeMap::new(),
             stop: None,
             is_done: false,
-            spent: Spent::default(),
+            spent: TokenUsage::default(),
         }
     }
 
     fn begin(&mut self, index: u32, block: Box<RawValue>, live: &Live) -> Result<(), Trouble> {
-        let begin: Begin = serde_json::from_str(block.get()).map_err(garbled)?;
+        let begin: BlockStart = serde_json::from_str(block.get()).map_err(garbled)?;
         let block = match begin.kind.as_str() {
             "text" => {
                 if !begin.text.is_empty() {
@@ -301,7 +301,7 @@ impl Block {
     }
 }
 
-impl Reading for MessagesReading {
+impl ReplyReader for MessagesReading {
     fn take(&mut self, frame: &str, live: &Live) -> Result<Flow, Trouble> {
         let event: Event = serde_json::from_str(frame).map_err(garbled)?;
         match event.kind.as_str() {
@@ -336,8 +336,8 @@ impl Reading for MessagesReading {
         Ok(Flow::GoOn)
     }
 
-    fn finish(self: Box<Self>) -> Result<Said, Trouble> {
-        let mut said = Said { spent: self.spent, ..Said::default() };
+    fn finish(self: Box<Self>) -> Result<ProviderReply, Trouble> {
+        let mut said = ProviderReply { spent: self.spent, ..ProviderReply::default() };
         for block in self.blocks.values() {
             match block {
                 Block::Text(text) => said.text.push_str(text),

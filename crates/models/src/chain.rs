@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use standfast_core::time::Millis;
 use standfast_engine::clock;
-use standfast_engine::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
+use standfast_engine::model::{Live, Model, ModelFailure, ModelFuture, ModelReply, Prompt};
 
 use super::provider::Provider;
 
@@ -73,7 +73,7 @@ impl Chain {
 }
 
 impl Model for Chain {
-    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> Asked<'a> {
+    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> ModelFuture<'a> {
         Box::pin(async move { self.next_reply(&prompt, live).await })
     }
 

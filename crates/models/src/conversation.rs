@@ -64,14 +64,14 @@ pub(super) struct Assistant {
     /// Its words.
     pub(super) text: Option<String>,
     /// The calls it asked for.
-    pub(super) calls: Vec<Asked>,
+    pub(super) calls: Vec<PastCall>,
     /// Its own blocks, when it is the same that made them.
     pub(super) own: Option<Box<RawValue>>,
 }
 
 /// A call as the model is reminded of it.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PastCall {
     /// An id that no other call has.
     pub(super) id: String,
     /// The tool, as it is called there.
@@ -80,7 +80,7 @@ pub(super) struct Asked {
     pub(super) arguments: String,
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Debug)]
 pub(super) struct ToolAnswer {
     /// The id of the call.
@@ -115,7 +115,7 @@ pub(super) struct Maker<'a> {
 
 /// A provider's own blocks as they are stored.
 #[derive(Serialize, Deserialize)]
-struct Own<'a> {
+struct ProviderBlocks<'a> {
     dialect: &'a str,
     model: &'a str,
     #[serde(borrow)]
@@ -124,7 +124,7 @@ struct Own<'a> {
 
 /// A provider's own blocks, ready to be stored.
 pub(super) fn own(maker: Maker<'_>, content: &RawValue) -> Result<RawJson, BadJson> {
-    let own = Own { dialect: maker.dialect, model: maker.model, content };
+    let own = ProviderBlocks { dialect: maker.dialect, model: maker.model, content };
     RawJson::parse(&serde_json::to_string(&own).map_err(|error| BadJson::Malformed(error.to_string()))?)
 }
 
@@ -187,11 +187,11 @@ fn assistant(reply: &AssistantReply, ids: &mut Ids, names: &Names, maker: Maker<
     let calls = reply.calls.iter().map(|call| {
         let (id, is_own) = ids.give(call.no, &call.id);
         keeps_ids &= is_own || call.id.is_empty();
-        Asked { id, name: names.there(call.tool.as_str()), arguments: filled(&call.arguments) }
+        PastCall { id, name: names.there(call.tool.as_str()), arguments: filled(&call.arguments) }
     });
     let calls = calls.collect();
     let own = reply.opaque.as_ref().filter(|_| keeps_ids).and_then(|opaque| {
-        let own: Own<'_> = serde_json::from_str(opaque.inline()?).ok()?;
+        let own: ProviderBlocks<'_> = serde_json::from_str(opaque.inline()?).ok()?;
         let is_theirs = Maker { dialect: own.dialect, model: own.model } == maker;
         is_theirs.then(|| own.content.to_owned())
     });

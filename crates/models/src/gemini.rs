@@ -8,16 +8,16 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use standfast_engine::model::Live;
 
-use super::conversation::{Asked, Assistant, Names, Piece, ToolAnswer, Turn};
-use super::provider::{Flow, Reading, Said, Spent, garbled, stop_if_too_many};
-use super::request::{Asking, Members, arguments_object, list, raw};
+use super::conversation::{Assistant, Names, PastCall, Piece, ToolAnswer, Turn};
+use super::provider::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
+use super::request::{Members, ModelQuery, arguments_object, list, raw};
 use super::trouble::{Trouble, TroubleKind, of_stream_error};
 
 /// What Google takes in the place of a signature for a call that it did not make itself.
 const NOT_SIGNED: &str = "skip_thought_signature_validator";
 
 /// The body of a request.
-pub(super) fn body(asking: &Asking<'_>) -> String {
+pub(super) fn body(asking: &ModelQuery<'_>) -> String {
     let conversation = asking.conversation;
     let mut members = Members::default();
     if !conversation.system.is_empty() {
@@ -98,7 +98,7 @@ fn assistant(said: &Assistant, is_signing: bool) -> Vec<Box<RawValue>> {
     text.chain(calls).collect()
 }
 
-fn call(call: &Asked, is_signed: bool) -> Box<RawValue> {
+fn call(call: &PastCall, is_signed: bool) -> Box<RawValue> {
     let mut function = Members::default();
     function.put_some("id", their_id(&call.id));
     function.put("name", &call.name);
@@ -184,16 +184,16 @@ pub(super) struct GeminiReading {
     names: Names,
     parts: Vec<(Part, Box<RawValue>)>,
     finish: Option<(String, String)>,
-    spent: Spent,
+    spent: TokenUsage,
 }
 
 impl GeminiReading {
     pub(super) fn new(names: Names) -> GeminiReading {
-        GeminiReading { names, parts: Vec::new(), finish: None, spent: Spent::default() }
+        GeminiReading { names, parts: Vec::new(), finish: None, spent: TokenUsage::default() }
     }
 }
 
-impl Reading for GeminiReading {
+impl ReplyReader for GeminiReading {
     fn take(&mut self, frame: &str, live: &Live) -> Result<Flow, Trouble> {
         let chunk: Chunk = serde_json::from_str(frame).map_err(garbled)?;
         if let Some(error) = chunk.error {
@@ -203,7 +203,7 @@ impl Reading for GeminiReading {
             return Err(Trouble::new(TroubleKind::Filtered, why));
         }
         if let Some(usage) = chunk.usage {
-            self.spent = Spent {
+            self.spent = TokenUsage {
                 input: usage.prompt_token_count + usage.tool_use_prompt_token_count,
                 cached: usage.cached_content_token_count,
                 output: usage.candidates_token_count + usage.thoughts_token_count,
@@ -225,9 +225,9 @@ impl Reading for GeminiReading {
         Ok(Flow::GoOn)
     }
 
-    fn finish(self: Box<Self>) -> Result<Said, Trouble> {
+    fn finish(self: Box<Self>) -> Result<ProviderReply, Trouble> {
         let Some((finish, message)) = self.finish else { return Err(Trouble::new(TroubleKind::Cut, "")) };
-        let mut said = Said { spent: self.spent, ..Said::default() };
+        let mut said = ProviderReply { spent: self.spent, ..ProviderReply::default() };
         for (part, _) in &self.parts {
             if let Some(words) = part.text.as_ref().filter(|_| !part.thought) {
                 said.text.push_str(words);

@@ -9,12 +9,12 @@ use standfast_engine::model::Live;
 
 use super::conversation::{Assistant, Names, Piece, Turn};
 use super::openai_chat::{or_default, tools};
-use super::provider::{Flow, Reading, Said, Spent, garbled, stop_if_too_many};
-use super::request::{Asking, Members, arguments_object, list, raw};
+use super::provider::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
+use super::request::{Members, ModelQuery, arguments_object, list, raw};
 use super::trouble::{Trouble, TroubleKind, of_stream_error};
 
 /// The body of a request.
-pub(super) fn body(asking: &Asking<'_>) -> String {
+pub(super) fn body(asking: &ModelQuery<'_>) -> String {
     let conversation = asking.conversation;
     let mut messages = Vec::new();
     if !conversation.system.is_empty() {
@@ -128,7 +128,7 @@ pub(super) struct OllamaReading {
     thinking: String,
     calls: Vec<Call>,
     done: Option<String>,
-    spent: Spent,
+    spent: TokenUsage,
 }
 
 impl OllamaReading {
@@ -139,12 +139,12 @@ impl OllamaReading {
             thinking: String::new(),
             calls: Vec::new(),
             done: None,
-            spent: Spent::default(),
+            spent: TokenUsage::default(),
         }
     }
 }
 
-impl Reading for OllamaReading {
+impl ReplyReader for OllamaReading {
     fn take(&mut self, frame: &str, live: &Live) -> Result<Flow, Trouble> {
         let line: Line = serde_json::from_str(frame).map_err(garbled)?;
         if let Some(error) = line.error {
@@ -162,12 +162,12 @@ impl Reading for OllamaReading {
         if !line.done {
             return Ok(Flow::GoOn);
         }
-        self.spent = Spent { input: line.prompt_eval_count, cached: 0, output: line.eval_count };
+        self.spent = TokenUsage { input: line.prompt_eval_count, cached: 0, output: line.eval_count };
         self.done = Some(line.done_reason.unwrap_or_default());
         Ok(Flow::Done)
     }
 
-    fn finish(self: Box<Self>) -> Result<Said, Trouble> {
+    fn finish(self: Box<Self>) -> Result<ProviderReply, Trouble> {
         let Some(reason) = self.done else { return Err(Trouble::new(TroubleKind::Cut, "")) };
         if reason == "length" && self.text.is_empty() && self.calls.is_empty() {
             return Err(Trouble::new(TroubleKind::OutOfTokens, ""));
@@ -177,6 +177,6 @@ impl Reading for OllamaReading {
             self.names.call(call.id, &call.function.name, arguments)
         });
         let own = (!self.thinking.is_empty()).then(|| raw(&self.thinking));
-        Ok(Said { text: self.text, calls: calls.collect(), own, spent: self.spent })
+        Ok(ProviderReply { text: self.text, calls: calls.collect(), own, spent: self.spent })
     }
 }

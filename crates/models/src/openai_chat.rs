@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 use standfast_engine::model::Live;
 
 use super::conversation::{Assistant, Names, Piece, Turn};
-use super::provider::{Flow, Reading, Said, Spent, garbled, stop_if_too_many};
-use super::request::{Asking, Members, list, raw};
+use super::provider::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
+use super::request::{Members, ModelQuery, list, raw};
 use super::trouble::{Trouble, TroubleKind, of_stream_error};
 
 /// The body of a request.
-pub(super) fn body(asking: &Asking<'_>) -> String {
+pub(super) fn body(asking: &ModelQuery<'_>) -> String {
     let mut members = Members::default();
     members.put("model", asking.model);
     members.put("messages", list(&messages(asking)));
@@ -31,8 +31,8 @@ pub(super) fn body(asking: &Asking<'_>) -> String {
     members.object().get().to_owned()
 }
 
-/// Tools as OpenAI and Ollama are told of them.
-pub(super) fn tools(asking: &Asking<'_>) -> Box<RawValue> {
+/// Tools as they are described to OpenAI and Ollama.
+pub(super) fn tools(asking: &ModelQuery<'_>) -> Box<RawValue> {
     let tools = asking.conversation.tools.iter().map(|tool| {
         let mut function = Members::default();
         function.put("name", &tool.name);
@@ -46,7 +46,7 @@ pub(super) fn tools(asking: &Asking<'_>) -> Box<RawValue> {
     list(&tools.collect::<Vec<_>>())
 }
 
-fn messages(asking: &Asking<'_>) -> Vec<Box<RawValue>> {
+fn messages(asking: &ModelQuery<'_>) -> Vec<Box<RawValue>> {
     let conversation = asking.conversation;
     let mut messages = Vec::new();
     if !conversation.system.is_empty() {
@@ -82,7 +82,7 @@ fn content(pieces: &[Piece]) -> Value {
 /// What a server said beside words and calls, and wants to be told again.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Own {
+struct ServerExtras {
     /// Members of the message.
     message: Vec<(String, Box<RawValue>)>,
     /// Members of its calls, one for each call.
@@ -90,7 +90,8 @@ struct Own {
 }
 
 fn assistant(said: &Assistant) -> Box<RawValue> {
-    let own: Own = said.own.as_ref().and_then(|own| serde_json::from_str(own.get()).ok()).unwrap_or_default();
+    let own: ServerExtras =
+        said.own.as_ref().and_then(|own| serde_json::from_str(own.get()).ok()).unwrap_or_default();
     let mut message = Members::default();
     message.put("role", "assistant");
     message.put("content", &said.text);
@@ -215,7 +216,7 @@ pub(super) struct ChatReading {
     details: Vec<Box<RawValue>>,
     finish: Option<String>,
     is_done: bool,
-    spent: Spent,
+    spent: TokenUsage,
 }
 
 impl ChatReading {
@@ -228,7 +229,7 @@ impl ChatReading {
             details: Vec::new(),
             finish: None,
             is_done: false,
-            spent: Spent::default(),
+            spent: TokenUsage::default(),
         }
     }
 
@@ -351,7 +352,7 @@ fn add_detail(details: &mut Vec<Box<RawValue>>, detail: Box<RawValue>) {
     details.push(raw(&whole));
 }
 
-impl Reading for ChatReading {
+impl ReplyReader for ChatReading {
     fn take(&mut self, frame: &str, live: &Live) -> Result<Flow, Trouble> {
         if frame.trim() == "[DONE]" {
             self.is_done = true;
@@ -370,7 +371,7 @@ impl Reading for ChatReading {
             self.finish = choice.finish_reason.or(self.finish.take());
         }
         if let Some(usage) = chunk.usage {
-            self.spent = Spent {
+            self.spent = TokenUsage {
                 input: usage.prompt_tokens,
                 cached: usage.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0),
                 output: usage.completion_tokens,
@@ -379,7 +380,7 @@ impl Reading for ChatReading {
         Ok(Flow::GoOn)
     }
 
-    fn finish(self: Box<Self>) -> Result<Said, Trouble> {
+    fn finish(self: Box<Self>) -> Result<ProviderReply, Trouble> {
         let is_empty = self.text.is_empty() && self.calls.is_empty();
         match self.finish.as_deref() {
             Some("content_filter") => return Err(Trouble::new(TroubleKind::Filtered, "content_filter")),
@@ -389,6 +390,6 @@ impl Reading for ChatReading {
         }
         let own = self.own();
         let calls = self.calls.into_iter().map(|call| self.names.call(call.id, &call.name, call.arguments));
-        Ok(Said { text: self.text, calls: calls.collect(), own, spent: self.spent })
+        Ok(ProviderReply { text: self.text, calls: calls.collect(), own, spent: self.spent })
     }
 }

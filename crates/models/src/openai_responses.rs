@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use standfast_engine::model::Live;
 
 use super::conversation::{Assistant, Names, Piece, Turn};
-use super::provider::{Flow, Reading, Said, Spent, garbled, stop_if_too_many};
-use super::request::{Asking, Members, list, raw};
+use super::provider::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
+use super::request::{Members, ModelQuery, list, raw};
 use super::trouble::{Trouble, TroubleKind, of_stream_error};
 
 /// The body of a request.
-pub(super) fn body(asking: &Asking<'_>) -> String {
+pub(super) fn body(asking: &ModelQuery<'_>) -> String {
     let conversation = asking.conversation;
     let mut members = Members::default();
     members.put("model", asking.model);
@@ -167,7 +167,7 @@ pub(super) struct ResponsesReading {
     items: Vec<(Item, Box<RawValue>)>,
     /// Why it ended, if it did: nothing special, or why it is not whole.
     ended: Option<Option<String>>,
-    spent: Spent,
+    spent: TokenUsage,
 }
 
 impl ResponsesReading {
@@ -177,14 +177,14 @@ impl ResponsesReading {
             streamed: String::new(),
             items: Vec::new(),
             ended: None,
-            spent: Spent::default(),
+            spent: TokenUsage::default(),
         }
     }
 
     fn end(&mut self, response: Option<Response>) {
         let Some(response) = response else { return };
         if let Some(usage) = response.usage {
-            self.spent = Spent {
+            self.spent = TokenUsage {
                 input: usage.input_tokens,
                 cached: usage.input_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0),
                 output: usage.output_tokens,
@@ -194,7 +194,7 @@ impl ResponsesReading {
     }
 }
 
-impl Reading for ResponsesReading {
+impl ReplyReader for ResponsesReading {
     fn take(&mut self, frame: &str, live: &Live) -> Result<Flow, Trouble> {
         if frame.trim() == "[DONE]" {
             return Ok(Flow::Done);
@@ -232,9 +232,9 @@ impl Reading for ResponsesReading {
         Ok(Flow::GoOn)
     }
 
-    fn finish(self: Box<Self>) -> Result<Said, Trouble> {
+    fn finish(self: Box<Self>) -> Result<ProviderReply, Trouble> {
         let Some(reason) = self.ended else { return Err(Trouble::new(TroubleKind::Cut, "")) };
-        let mut said = Said { spent: self.spent, ..Said::default() };
+        let mut said = ProviderReply { spent: self.spent, ..ProviderReply::default() };
         for (item, _) in &self.items {
             match item.kind.as_str() {
                 "message" => {

@@ -21,7 +21,7 @@ use super::conversation::{self, Conversation, Maker, Names};
 use super::frames::{Frames, Framing};
 use super::gate::Gate;
 use super::proxies;
-use super::request::{Asking, Parameters};
+use super::request::{ModelQuery, Parameters};
 use super::trouble::{self, Trouble, TroubleKind};
 use super::{anthropic, gemini, ollama, openai_chat, openai_responses};
 
@@ -119,7 +119,7 @@ impl Dialect {
         }
     }
 
-    fn body(self, asking: &Asking<'_>) -> String {
+    fn body(self, asking: &ModelQuery<'_>) -> String {
         match self {
             Dialect::OpenaiChat => openai_chat::body(asking),
             Dialect::OpenaiResponses => openai_responses::body(asking),
@@ -129,7 +129,7 @@ impl Dialect {
         }
     }
 
-    fn reading(self, names: Names) -> Box<dyn Reading> {
+    fn reading(self, names: Names) -> Box<dyn ReplyReader> {
         match self {
             Dialect::OpenaiChat => Box::new(openai_chat::ChatReading::new(names)),
             Dialect::OpenaiResponses => Box::new(openai_responses::ResponsesReading::new(names)),
@@ -141,12 +141,12 @@ impl Dialect {
 }
 
 /// A reply on its way.
-pub(super) trait Reading: Send {
+pub(super) trait ReplyReader: Send {
     /// Takes a frame of the stream.
     fn take(&mut self, frame: &str, live: &Live) -> Result<Flow, Trouble>;
 
     /// Nothing more comes: what was said, or why it is no reply.
-    fn finish(self: Box<Self>) -> Result<Said, Trouble>;
+    fn finish(self: Box<Self>) -> Result<ProviderReply, Trouble>;
 }
 
 /// Whether more is to come.
@@ -158,17 +158,17 @@ pub(super) enum Flow {
 
 /// What a provider said.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct ProviderReply {
     pub(super) text: String,
     pub(super) calls: Vec<AskedCall>,
     /// What it wants to get back as it came.
     pub(super) own: Option<Box<RawValue>>,
-    pub(super) spent: Spent,
+    pub(super) spent: TokenUsage,
 }
 
 /// Tokens of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Spent {
+pub(super) struct TokenUsage {
     /// Tokens read, with those that were cached.
     pub(super) input: u64,
     /// Of these: read from a cache.
@@ -189,7 +189,7 @@ pub struct Price {
 }
 
 impl Price {
-    fn of(self, spent: Spent) -> Usage {
+    fn of(self, spent: TokenUsage) -> Usage {
         let fresh = spent.input.saturating_sub(spent.cached);
         // A unit for a million tokens is a millionth for each.
         let micros = fresh as f64 * self.input
@@ -320,7 +320,7 @@ impl Provider {
         let pinned = prompt.definition.model_parameters.as_ref().map(|json| json.text());
         let own = self.settings.parameters.as_deref();
         let parameters = Parameters::parse(if is_pinned { pinned } else { own });
-        let asking = Asking {
+        let asking = ModelQuery {
             model,
             conversation: &conversation,
             parameters: &parameters,
@@ -379,9 +379,9 @@ impl Provider {
     async fn read(
         &self,
         mut response: Response,
-        mut reading: Box<dyn Reading>,
+        mut reading: Box<dyn ReplyReader>,
         live: &Live,
-    ) -> Result<Said, Trouble> {
+    ) -> Result<ProviderReply, Trouble> {
         let mut frames = Frames::new(self.settings.dialect.framing());
         let mut bytes = 0;
         loop {
@@ -518,7 +518,7 @@ mod tests {
     #[test]
     fn a_price_is_for_a_million_tokens() {
         let price = Price { input: 2.5, cached_input: 1.25, output: 10.0 };
-        let spent = Spent { input: 1_000, cached: 400, output: 50 };
+        let spent = TokenUsage { input: 1_000, cached: 400, output: 50 };
         assert_eq!(price.of(spent), Usage { input: 1_000, output: 50, cost_micros: 1_500 + 500 + 500 });
         assert_eq!(Price::default().of(spent).cost_micros, 0);
     }

@@ -10,7 +10,7 @@ use super::conversation::Conversation;
 
 /// What a model is asked with.
 #[derive(Debug)]
-pub(super) struct Asking<'a> {
+pub(super) struct ModelQuery<'a> {
     /// The provider's name of the model.
     pub(super) model: &'a str,
     /// The conversation.

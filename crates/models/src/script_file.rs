@@ -13,7 +13,7 @@ use standfast_core::json::RawJson;
 use standfast_core::message::Part;
 use standfast_core::time::Millis;
 
-use super::scripted::{Line, Says, Script};
+use super::scripted::{Line, Script, ScriptedReply};
 
 /// Why a text is not a script.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -142,7 +142,7 @@ fn line(reply: serde_saphyr::Spanned<ReplyText>) -> Result<Line, ScriptError> {
         Some(_) if text.is_some() || !calls.is_empty() || !parts.is_empty() => {
             return wrong("a reply with `error` has no `text`, `deltas`, `data`, `files` or `calls`");
         }
-        Some(error) => Says::Error { error, retry_after: retry_after.map(|span| span.0) },
+        Some(error) => ScriptedReply::Error { error, retry_after: retry_after.map(|span| span.0) },
         None if retry_after.is_some() => return wrong("`retry_after` belongs to `error`"),
         None if text.is_none() && calls.is_empty() && parts.is_empty() => {
             return wrong("a reply needs `text`, `deltas`, `data`, `files`, `calls` or `error`");
@@ -150,7 +150,7 @@ fn line(reply: serde_saphyr::Spanned<ReplyText>) -> Result<Line, ScriptError> {
         None => {
             let calls = calls.into_iter().map(|call| (call.tool, call.arguments.0)).collect();
             let pace = delta_delay.map_or(Millis(0), |span| span.0);
-            Says::Reply { text, parts, deltas, pace, calls }
+            ScriptedReply::Reply { text, parts, deltas, pace, calls }
         }
     };
     Ok(Line { delay: delay.map(|span| span.0), says })
@@ -300,8 +300,8 @@ mod tests {
 
     fn calls(text: &str) -> Vec<(String, String)> {
         match only(text).says {
-            Says::Reply { calls, .. } => calls,
-            Says::Error { error, .. } => panic!("{error}"),
+            ScriptedReply::Reply { calls, .. } => calls,
+            ScriptedReply::Error { error, .. } => panic!("{error}"),
         }
     }
 
@@ -334,7 +334,7 @@ mod tests {
         let made = only(
             "replies:\n- data: {total: 42}\n  files:\n  - {name: a.txt, media_type: text/plain, base64: dGNr}\n  - {url: 'https://example.com/b'}\n",
         );
-        let Says::Reply { text: None, parts, .. } = made.says else { panic!("{made:?}") };
+        let ScriptedReply::Reply { text: None, parts, .. } = made.says else { panic!("{made:?}") };
         let file = |name: Option<&str>, media_type: Option<&str>, content: &str| Part::File {
             name: name.map(str::to_owned),
             media_type: media_type.map(str::to_owned),
@@ -352,15 +352,15 @@ mod tests {
     fn words_delays_and_errors() {
         let said = only("replies:\n- deltas: [Do, ne, .]\n  delay: 200ms\n");
         assert_eq!(said.delay, Some(Millis(200)));
-        assert!(matches!(said.says, Says::Reply { text: Some(text), deltas, .. }
+        assert!(matches!(said.says, ScriptedReply::Reply { text: Some(text), deltas, .. }
             if text == "Done." && deltas == ["Do", "ne", "."]));
         let paced = only("replies:\n- text: I will look\n  delta_delay: 20ms\n");
-        assert!(matches!(paced.says, Says::Reply { text: Some(text), deltas, pace: Millis(20), .. }
+        assert!(matches!(paced.says, ScriptedReply::Reply { text: Some(text), deltas, pace: Millis(20), .. }
             if text == "I will look" && deltas == ["I ", "will ", "look"]));
         let failed = only("replies:\n- error: overloaded\n  retry_after: 2s\n");
-        assert!(matches!(failed.says, Says::Error { retry_after: Some(Millis(2_000)), .. }));
+        assert!(matches!(failed.says, ScriptedReply::Error { retry_after: Some(Millis(2_000)), .. }));
         let hopeless = only("replies:\n- error: no such model\n");
-        assert!(matches!(hopeless.says, Says::Error { retry_after: None, .. }));
+        assert!(matches!(hopeless.says, ScriptedReply::Error { retry_after: None, .. }));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use standfast_core::command::AskedCall;
 use standfast_core::message::{Part, Usage};
 use standfast_core::time::Millis;
-use standfast_engine::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
+use standfast_engine::model::{Live, Model, ModelFailure, ModelFuture, ModelReply, Prompt};
 
 /// A script: one line for each turn.
 #[derive(Debug, Clone, Default)]
@@ -21,12 +21,12 @@ pub struct Line {
     /// How long it thinks.
     pub delay: Option<Millis>,
     /// What it says.
-    pub says: Says,
+    pub says: ScriptedReply,
 }
 
 /// What a scripted model says.
 #[derive(Debug, Clone)]
-pub enum Says {
+pub enum ScriptedReply {
     /// Words and calls.
     Reply {
         /// Its words.
@@ -60,7 +60,7 @@ impl Line {
     #[must_use]
     pub fn streams(text: &str) -> Line {
         let deltas = text.split_inclusive(' ').map(str::to_owned).collect();
-        let says = Says::Reply {
+        let says = ScriptedReply::Reply {
             text: Some(text.to_owned()),
             parts: Vec::new(),
             deltas,
@@ -79,14 +79,14 @@ impl Line {
     }
 }
 
-fn reply(text: Option<String>, calls: Vec<(String, String)>) -> Says {
-    Says::Reply { text, parts: Vec::new(), deltas: Vec::new(), pace: Millis(0), calls }
+fn reply(text: Option<String>, calls: Vec<(String, String)>) -> ScriptedReply {
+    ScriptedReply::Reply { text, parts: Vec::new(), deltas: Vec::new(), pace: Millis(0), calls }
 }
 
 impl Script {
     /// What is said at this try of this turn. A turn is a reply and the errors in front of it.
     fn line(&self, turn: u32, failures: u32) -> Option<&Line> {
-        let is_reply = |line: &Line| matches!(line.says, Says::Reply { .. });
+        let is_reply = |line: &Line| matches!(line.says, ScriptedReply::Reply { .. });
         let turns: Vec<&[Line]> = self.lines.split_inclusive(is_reply).collect();
         let lines = turns.get(usize::try_from(turn).ok()?.checked_rem(turns.len())?)?;
         // Errors that no reply follows are said again and again.
@@ -95,7 +95,7 @@ impl Script {
 }
 
 impl Model for Script {
-    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> Asked<'a> {
+    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> ModelFuture<'a> {
         Box::pin(async move {
             let Some(line) = self.line(prompt.turn, prompt.failures) else {
                 return Err(ModelFailure { error: "the script is empty".into(), retry_after: None });
@@ -104,7 +104,7 @@ impl Model for Script {
                 live.sleep(delay).await;
             }
             match &line.says {
-                Says::Reply { text, parts, deltas, pace, calls } => {
+                ScriptedReply::Reply { text, parts, deltas, pace, calls } => {
                     for (at, piece) in deltas.iter().enumerate() {
                         if at > 0 && pace.0 > 0 {
                             live.sleep(*pace).await;
@@ -119,7 +119,7 @@ impl Model for Script {
                         ..ModelReply::default()
                     })
                 }
-                Says::Error { error, retry_after } => {
+                ScriptedReply::Error { error, retry_after } => {
                     Err(ModelFailure { error: error.clone(), retry_after: *retry_after })
                 }
             }
@@ -145,13 +145,13 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> Line {
-        Line { delay: None, says: Says::Error { error: text.into(), retry_after: Some(Millis(1)) } }
+        Line { delay: None, says: ScriptedReply::Error { error: text.into(), retry_after: Some(Millis(1)) } }
     }
 
     fn said(script: &Script, turn: u32, failures: u32) -> String {
         match &script.line(turn, failures).unwrap().says {
-            Says::Reply { text, .. } => text.clone().unwrap(),
-            Says::Error { error, .. } => error.clone(),
+            ScriptedReply::Reply { text, .. } => text.clone().unwrap(),
+            ScriptedReply::Error { error, .. } => error.clone(),
         }
     }
 

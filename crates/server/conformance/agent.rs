@@ -14,7 +14,7 @@ use standfast_core::message::ToolResult;
 use standfast_core::name::{AgentName, BadName, ToolName};
 use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
-use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_engine::tool::{Invocation, Outcome, Suspension, Tool, ToolFuture};
 
 use crate::interceptor::{KitInterceptor, Passes};
 use crate::model::KitModel;
@@ -93,7 +93,7 @@ struct Waits {
 }
 
 impl Tool for Waits {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         // After a login the call runs, as with every tool.
         if invocation.resumed.is_some() {
             let done = ToolResult::Ok(Body::text("somebody logged in"));
@@ -104,7 +104,7 @@ impl Tool for Waits {
             SuspendFor::Input | SuspendFor::External => None,
         };
         let ask = Ask { question: Some(Body::text(self.question)), resume, ..Ask::default() };
-        let pending = Pending { kind: self.kind, ask, timeout: None, secret: None };
+        let pending = Suspension { kind: self.kind, ask, timeout: None, secret: None };
         Box::pin(std::future::ready(Outcome::Pending(Box::new(pending))))
     }
 }

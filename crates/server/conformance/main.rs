@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
 use standfast::app;
-use standfast::config::{self, Beside, Unset};
+use standfast::config::{self, Surroundings, Unset};
 use standfast_core::time::Millis;
 use standfast_engine::Engine;
 use standfast_engine::clock::Clock;
@@ -117,7 +117,7 @@ async fn settings(arguments: &Arguments, clock: &Clock) -> Result<Settings, Box<
             if !config.agents.is_empty() {
                 return Err(format!("{} has agents; name a file without them", path.display()).into());
             }
-            let beside = Beside { data: arguments.data.clone(), clock: clock.clone(), logins: None };
+            let beside = Surroundings { data: arguments.data.clone(), clock: clock.clone(), logins: None };
             config.build(&beside).await?.settings
         }
         None => Settings::usual(),

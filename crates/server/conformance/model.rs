@@ -9,7 +9,7 @@ use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Part};
 use standfast_core::time::Millis;
 use standfast_core::transcript::{Entry, ResultKind};
-use standfast_engine::model::{Asked, GivesUp, Live, Model, ModelReply, Prompt};
+use standfast_engine::model::{GivesUp, Live, Model, ModelFuture, ModelReply, Prompt};
 use standfast_engine::tool::suspend;
 
 use crate::agent::{FOR_EVER, LOGIN};
@@ -23,7 +23,7 @@ const PIECE: Millis = Millis(300);
 pub(crate) struct KitModel;
 
 impl Model for KitModel {
-    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> Asked<'a> {
+    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> ModelFuture<'a> {
         Box::pin(async move {
             Ok(match turn(&prompt.transcript) {
                 Does::Says { after, pieces } => {

@@ -19,7 +19,7 @@ pub fn receivers() -> Vec<Arc<dyn ReceiverKind>> {
     vec![
         Arc::new(api::Webhook),
         Arc::new(a2a::Push),
-        Arc::new(async_tool::Settled),
+        Arc::new(async_tool::JobReceiver),
         Arc::new(inbox::TaskWebhook),
     ]
 }

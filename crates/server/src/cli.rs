@@ -98,9 +98,9 @@ enum Audit {
     /// with signed heads also that nothing was deleted or rolled back. Read-only; the server may be running.
     Verify {
         #[command(flatten)]
-        what: audit::Audited,
+        what: audit::AuditTarget,
         #[command(flatten)]
-        signed: audit::Signed,
+        signed: audit::SignedHeadsArgs,
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
@@ -109,9 +109,9 @@ enum Audit {
     /// its configuration has `server.audit`.
     Head {
         #[command(flatten)]
-        what: audit::Audited,
+        what: audit::AuditTarget,
         #[command(flatten)]
-        signed: audit::Signed,
+        signed: audit::SignedHeadsArgs,
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
@@ -120,7 +120,7 @@ enum Audit {
     /// the server may be running.
     Export {
         #[command(flatten)]
-        what: audit::Audited,
+        what: audit::AuditTarget,
         /// Only this run.
         #[arg(long, value_name = "ID")]
         run: Option<String>,

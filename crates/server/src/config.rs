@@ -35,7 +35,7 @@ use garde::Validate;
 
 use crate::database::Database;
 
-pub use build::{Beside, BuildError, Built, kept_key};
+pub use build::{BuildError, ServerParts, Surroundings, kept_key};
 pub use expand::{Lookup, Unset};
 pub use mode::{Effective, EffectiveMode};
 pub use nearest::advice;
@@ -45,7 +45,7 @@ pub use problem::{Notice, Problem, Problems};
 pub use reference::markdown as reference;
 pub use schema::published as schema;
 pub use source::{Source, Spot};
-pub use stores::Lives;
+pub use stores::RunStorage;
 
 /// A configuration that is right.
 #[derive(Debug)]

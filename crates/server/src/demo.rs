@@ -17,7 +17,7 @@ use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, BadName, ToolName};
 use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
-use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
+use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
 use standfast_models::scripted::{Line, Script};
 
 /// The file in the data directory that has a line for each start of the demo's tool.
@@ -124,7 +124,7 @@ struct WritesALine {
 }
 
 impl Tool for WritesALine {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let effects = self.effects.clone();
         Box::pin(async move {
             let line = format!("{} {}\n", invocation.token(), invocation.arguments);

@@ -38,14 +38,14 @@ pub enum Outcome {
         steps: usize,
     },
     /// Something was not as expected.
-    Failed(Failed),
+    Failed(FailedStep),
     /// It could not be played.
-    Broken(Broken),
+    Broken(ScenarioError),
 }
 
 /// A step whose outcome was not the expected one.
 #[derive(Debug)]
-pub struct Failed {
+pub struct FailedStep {
     /// Where it stands, counted from 1.
     pub line: u64,
     /// Which step, counted from 1.
@@ -72,20 +72,20 @@ pub struct RunLog {
 /// Why a scenario could not be played.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Broken {
+pub struct ScenarioError {
     /// Where, if it is about a line.
     pub line: Option<u64>,
     /// What is wrong.
     pub message: String,
 }
 
-impl Broken {
-    fn at(line: u64, message: impl Into<String>) -> Broken {
-        Broken { line: Some(line), message: message.into() }
+impl ScenarioError {
+    fn at(line: u64, message: impl Into<String>) -> ScenarioError {
+        ScenarioError { line: Some(line), message: message.into() }
     }
 
-    fn here(message: impl Into<String>) -> Broken {
-        Broken { line: None, message: message.into() }
+    fn here(message: impl Into<String>) -> ScenarioError {
+        ScenarioError { line: None, message: message.into() }
     }
 }
 
@@ -95,7 +95,7 @@ impl Broken {
 /// to do at an instant.
 #[must_use]
 pub fn run(path: &Path) -> Report {
-    let read = std::fs::read_to_string(path).map_err(|error| Broken::here(error.to_string()));
+    let read = std::fs::read_to_string(path).map_err(|error| ScenarioError::here(error.to_string()));
     let folder = path.parent().unwrap_or(Path::new("."));
     match read.and_then(|text| file::parse(&text, folder)) {
         Ok(scenario) => {
@@ -107,11 +107,11 @@ pub fn run(path: &Path) -> Report {
     }
 }
 
-fn on_one_thread(play: impl Future<Output = Result<Outcome, Broken>>) -> Outcome {
+fn on_one_thread(play: impl Future<Output = Result<Outcome, ScenarioError>>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let played = match runtime {
         Ok(runtime) => runtime.block_on(play),
-        Err(error) => Err(Broken::here(format!("no runtime: {error}"))),
+        Err(error) => Err(ScenarioError::here(format!("no runtime: {error}"))),
     };
     played.unwrap_or_else(Outcome::Broken)
 }

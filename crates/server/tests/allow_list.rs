@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use standfast_engine::tool::{Because, Judgement, Tool};
+use standfast_engine::tool::{HoldReason, Judgement, Tool};
 use standfast_tools::command::{CommandOptions, CommandTool, authority, rules};
 use standfast_tools::sandbox::Confinement;
 
@@ -44,7 +44,7 @@ fn listing(allowed: &[&str]) -> CommandTool {
 fn rule(judgement: Judgement) -> &'static str {
     match judgement {
         Judgement::Allow => "allowed",
-        Judgement::Ask(Because { rule, .. }) | Judgement::Forbid(Because { rule, .. }) => rule,
+        Judgement::Ask(HoldReason { rule, .. }) | Judgement::Forbid(HoldReason { rule, .. }) => rule,
     }
 }
 
@@ -155,7 +155,7 @@ fn a_list_refuses_what_is_not_on_it_unless_it_says_otherwise() {
     assert_eq!(why.rule, rules::NOT_LISTED);
     assert_eq!(why.reason, "not executed: the program \"cat\" is not allowed here; allowed: ls");
     let open = listing(&["ls"]).judge(r#"{"command": "cat x"}"#);
-    assert!(matches!(open, Judgement::Ask(Because { rule: rules::NOT_LISTED, .. })), "{open:?}");
+    assert!(matches!(open, Judgement::Ask(HoldReason { rule: rules::NOT_LISTED, .. })), "{open:?}");
 }
 
 /// Whoever agrees: under every path and spelling, by its first words, and inside of programs that run others.
@@ -227,7 +227,7 @@ fn what_cannot_be_read_is_refused() {
     ] {
         let judged = tool.judge(arguments);
         assert!(
-            matches!(judged, Judgement::Forbid(Because { rule: rules::UNREADABLE, .. })),
+            matches!(judged, Judgement::Forbid(HoldReason { rule: rules::UNREADABLE, .. })),
             "{arguments}: {judged:?}"
         );
     }

@@ -14,7 +14,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use standfast_core::body::Body;
 use standfast_core::message::{Replay, ToolResult};
-use standfast_engine::tool::{Because, Judgement, Outcome, Tool};
+use standfast_engine::tool::{HoldReason, Judgement, Outcome, Tool};
 use standfast_tools::files::{FileKind, FileLimits, FileTool, PATH_RULE};
 use standfast_tools::workspace::{BadWorkspace, Workspace};
 use tempfile::TempDir;
@@ -252,7 +252,7 @@ async fn configuration_store_and_hooks_are_out_of_reach() {
         for kind in FileKind::ALL {
             let judged = place.tool(kind).judge(&arguments(kind, path).to_string());
             assert!(
-                matches!(judged, Judgement::Forbid(Because { rule: PATH_RULE, .. })),
+                matches!(judged, Judgement::Forbid(HoldReason { rule: PATH_RULE, .. })),
                 "{path}: {judged:?}"
             );
             place.refuses(kind, arguments(kind, path)).await;

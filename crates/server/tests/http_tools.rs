@@ -12,9 +12,9 @@ use standfast_core::command::SuspendFor;
 use standfast_core::message::ToolResult;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::clock::Clock;
-use standfast_engine::outbound::guard::{Blocked, Guard, Others, is_public};
+use standfast_engine::outbound::guard::{BlockReason, Guard, UnnamedHosts, is_public};
 use standfast_engine::outbound::http::HttpLimits;
-use standfast_engine::tool::{Because, Judgement, Outcome, Tool};
+use standfast_engine::tool::{HoldReason, Judgement, Outcome, Tool};
 use standfast_tools::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
 use standfast_tools::http_request::{ADDRESS_RULE, HttpRequest, HttpRequestOptions};
 
@@ -22,7 +22,7 @@ use standfast_testkit::other_server::{OtherServer, answer};
 use tooling::invocation;
 
 fn naming(hosts: &[String]) -> Guard {
-    Guard { allowed_hosts: hosts.iter().cloned().collect(), others: Others::Public }
+    Guard { allowed_hosts: hosts.iter().cloned().collect(), others: UnnamedHosts::Public }
 }
 
 fn requests_to(port: u16) -> HttpRequest {
@@ -136,7 +136,7 @@ async fn addresses_that_are_not_public_are_not_called() {
     for url in urls {
         let checked = guard.check(url).await;
         let why = checked.err().unwrap_or_else(|| panic!("{url} would be called"));
-        assert!(!matches!(why, Blocked::NoAddress { .. }), "{url} was looked up and not refused: {why}");
+        assert!(!matches!(why, BlockReason::NoAddress { .. }), "{url} was looked up and not refused: {why}");
     }
     println!("{} addresses, none called", urls.len());
 }
@@ -150,11 +150,11 @@ async fn public_addresses_and_named_hosts_are_called() {
     assert!(Guard::default().check("https://93.184.216.34/").await.is_ok());
     let guard = naming(&["127.0.0.1:81".into(), "localhost".into()]);
     assert!(guard.check("http://127.0.0.1:81/x").await.is_ok());
-    assert!(matches!(guard.check("http://127.0.0.1/x").await, Err(Blocked::NotPublic { .. })));
+    assert!(matches!(guard.check("http://127.0.0.1/x").await, Err(BlockReason::NotPublic { .. })));
     assert!(guard.check("http://localhost:5/x").await.is_ok());
-    let only = Guard { allowed_hosts: BTreeSet::from(["localhost".into()]), others: Others::Never };
+    let only = Guard { allowed_hosts: BTreeSet::from(["localhost".into()]), others: UnnamedHosts::Never };
     let refused = only.check("https://93.184.216.34/").await.unwrap_err();
-    assert_eq!(refused, Blocked::NotNamed("93.184.216.34".into()));
+    assert_eq!(refused, BlockReason::NotNamed("93.184.216.34".into()));
 }
 
 /// What is never called is refused before a person is asked.
@@ -171,7 +171,7 @@ fn bad_requests_are_refused_before_anybody_is_asked() {
     for arguments in bad {
         let judged = tool.judge(&arguments.to_string());
         assert!(
-            matches!(judged, Judgement::Forbid(Because { rule: ADDRESS_RULE, .. })),
+            matches!(judged, Judgement::Forbid(HoldReason { rule: ADDRESS_RULE, .. })),
             "{arguments}: {judged:?}"
         );
     }

@@ -47,7 +47,7 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// What a request came to: status, the headers that matter, the body.
+/// The result of a request: status, the headers that matter, the body.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     status: u16,

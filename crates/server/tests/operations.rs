@@ -26,9 +26,9 @@ use standfast_core::run::{Status, WaitKind, status};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
-use standfast_engine::model::{Asked, Live, Model, Prompt};
+use standfast_engine::model::{Live, Model, ModelFuture, Prompt};
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
-use standfast_engine::tool::{Invocation, Running, Tool};
+use standfast_engine::tool::{Invocation, Tool, ToolFuture};
 use standfast_engine::{
     Decision, Engine, EngineError, LookedUpRun, NewRun, RunList, SessionError, SessionList, SessionName,
 };
@@ -159,7 +159,7 @@ async fn an_unreadable_row_is_shown_as_failed_and_the_others_go_on() {
     assert!(metrics.contains("standfast_runs{state=\"quarantined\"} 1\n"), "{metrics}");
 }
 
-/// C35, S0-48: a link that cannot be read is found when the run goes on; the run is put aside for good, also after a
+/// C35, S0-48: a link that cannot be read is found when the run goes on; the run is quarantined for good, also after a
 /// restart, and nothing is tried again and again.
 #[tokio::test]
 async fn a_broken_link_puts_its_run_aside() {
@@ -220,7 +220,7 @@ async fn every_answer_is_what_its_type_says() {
     }
 }
 
-/// The metrics that operators alert on: what waits, since when, how long people and the disk take. No ids in labels.
+/// The metrics that operators alert on: what is pending, since when, how long people and the disk take. No ids in labels.
 #[tokio::test]
 async fn metrics_tell_what_waits_and_how_long_things_take() {
     let data = tempfile::tempdir().unwrap();
@@ -330,7 +330,7 @@ impl Site {
 struct Hangs;
 
 impl Tool for Hangs {
-    fn run(&self, _: Invocation) -> Running {
+    fn run(&self, _: Invocation) -> ToolFuture {
         Box::pin(std::future::pending())
     }
 }
@@ -339,7 +339,7 @@ impl Tool for Hangs {
 struct Does<F>(F);
 
 impl<F: Fn(&Prompt) -> Option<standfast_engine::model::ModelReply> + Send + Sync> Model for Does<F> {
-    fn ask<'a>(&'a self, prompt: Prompt, _: &'a Live) -> Asked<'a> {
+    fn ask<'a>(&'a self, prompt: Prompt, _: &'a Live) -> ModelFuture<'a> {
         Box::pin(async move {
             match (self.0)(&prompt) {
                 Some(reply) => Ok(reply),

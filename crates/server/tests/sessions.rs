@@ -1,6 +1,6 @@
 //! Sessions over HTTP: the real binary, a real data directory.
 //!
-//! `pending_executions` is a view of what waits, with the exact fields of Hector's execution state.
+//! `pending_executions` is a view of what is pending, with the exact fields of Hector's execution state.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
@@ -140,7 +140,7 @@ async fn a_run_is_restored_from_its_exported_state() {
     assert_eq!(second.get(&path).await, exported, "a restart changes nothing");
 }
 
-/// S0-11, S0-14, S0-82, C8: what waits needs no column and no table of its own in the session, and sessions and runs are
+/// S0-11, S0-14, S0-82, C8: what is pending needs no column and no table of its own in the session, and sessions and runs are
 /// in one database; what the user wrote into the metadata is not touched by it.
 #[tokio::test]
 async fn a_pause_changes_no_schema_and_no_metadata() {

@@ -26,7 +26,7 @@ use standfast_engine::auth::{ApiKey, Approvers, KEY_BYTES, KeyFacts, Party, Prin
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Access, Agent, Auth, Connections, FixedSettings, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
-use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_engine::tool::{Invocation, Outcome, Suspension, Tool, ToolFuture};
 use standfast_engine::{Engine, NewRun};
 use standfast_models::scripted::{Line, Script};
 use standfast_store::SecretStore;
@@ -53,7 +53,7 @@ struct TestTool {
 }
 
 impl Tool for TestTool {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let outcome = match self.does {
             Does::WritesALine => {
                 let mut file =
@@ -64,7 +64,7 @@ impl Tool for TestTool {
             Does::NobodyKnows => Outcome::Unknown("the connection broke".into()),
             Does::WaitsFor(kind) => {
                 let ask = Ask { reason: Some("<i>elsewhere</i>".into()), ..Ask::default() };
-                Outcome::Pending(Box::new(Pending { kind, ask, timeout: None, secret: None }))
+                Outcome::Pending(Box::new(Suspension { kind, ask, timeout: None, secret: None }))
             }
         };
         Box::pin(std::future::ready(outcome))
@@ -689,7 +689,7 @@ async fn a_hold_is_decided_once() {
     assert_eq!(site.effects().len(), 1);
 }
 
-/// Cancel withdraws what waits; both pages say so.
+/// Cancel withdraws what is pending; both pages say so.
 #[tokio::test]
 async fn a_run_is_started_and_canceled_from_a_page() {
     let site = Site::new();
@@ -713,7 +713,7 @@ async fn a_run_is_started_and_canceled_from_a_page() {
     assert_eq!(alice.post(&format!("{path}/cancel"), &[]).await.status, 409);
 }
 
-/// S4-17, S4-26, S0-49: what waits is listed with kind, question, reason, age and deadline; what expired says so.
+/// S4-17, S4-26, S0-49: what is pending is listed with kind, question, reason, age and deadline; what expired says so.
 #[tokio::test]
 async fn what_waits_is_listed_and_paged() {
     let noon = Timestamp(1_762_000_000_000);

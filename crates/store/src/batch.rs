@@ -31,7 +31,7 @@ pub struct Batch {
     /// What must hold for it to be written.
     pub guards: Vec<Guard>,
     /// What is written beside it.
-    pub puts: Vec<Put>,
+    pub puts: Vec<SideWrite>,
     /// The kinds of its events, as bits: whoever has subscribed to one of them gets a notice.
     pub tells: u64,
 }
@@ -114,7 +114,7 @@ impl Guard {
 
 /// What is written beside an append.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Put {
+pub enum SideWrite {
     /// An idempotency key and what it was used for.
     Key {
         /// The key.
@@ -178,7 +178,7 @@ pub struct Seal {
     /// What must hold.
     pub guards: Vec<Guard>,
     /// What is written beside it.
-    pub puts: Vec<Put>,
+    pub puts: Vec<SideWrite>,
 }
 
 impl Batch {
@@ -197,7 +197,7 @@ impl Batch {
             Chain { previous: expected.head, salt: seal.salt },
         );
         let mut puts = seal.puts;
-        puts.extend(blobs.into_iter().map(Put::Blob));
+        puts.extend(blobs.into_iter().map(SideWrite::Blob));
         Some(Batch {
             expected,
             row: project::run_row(&decided.run, link.hash),

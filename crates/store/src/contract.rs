@@ -78,7 +78,7 @@ pub trait RunStore: Send + Sync + 'static {
     /// The tenants that have runs, by name.
     fn tenants(&self) -> Answer<Vec<Tenant>>;
 
-    /// Runs of a tenant that are over, whose last event is older than an instant, and that were not erased: oldest first,
+    /// Runs of a tenant that have ended, whose last event is older than an instant, and that were not erased: oldest first,
     /// in pages. Also those that say they are erased and still have their contents, however long ago they said it. A page
     /// looks at a bounded number of runs, so one may be empty and not the last. Quarantined runs are not among
     /// them, and neither are those of which something still waits to be told.

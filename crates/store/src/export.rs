@@ -18,7 +18,7 @@ use standfast_core::project;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
-use crate::batch::{AudienceMember, Batch, ExpectedHead, LeaseChange, Put};
+use crate::batch::{AudienceMember, Batch, ExpectedHead, LeaseChange, SideWrite};
 use crate::contract::Store;
 use crate::error::StoreError;
 use crate::query::{Credential, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow};
@@ -402,7 +402,7 @@ struct Import<'a> {
     /// The run whose links are coming.
     under_way: Option<RunInProgress>,
     /// What the next link needs.
-    beside: Vec<Put>,
+    beside: Vec<SideWrite>,
     /// The large values of the run so far.
     blobs: BTreeMap<Digest, String>,
 }
@@ -437,7 +437,7 @@ impl Import<'_> {
                 self.tenant = Some(tenant);
             }
             Line::Definition { digest, text } => {
-                self.beside.push(Put::Definition { digest, bytes: text.into_bytes() });
+                self.beside.push(SideWrite::Definition { digest, bytes: text.into_bytes() });
             }
             Line::Blob { digest, text, .. } => {
                 if digest::of_bytes(text.as_bytes()) != digest {
@@ -494,7 +494,7 @@ impl Import<'_> {
                 let missing = || bad(no, format!("the value {} is missing", name.digest));
                 let text = self.blobs.get(&name.digest).ok_or_else(missing)?;
                 envelope.event.fill(&name, text).map_err(|wrong| bad(no, wrong))?;
-                puts.push(Put::Blob(standfast_core::body::Blob { name, text: text.clone() }));
+                puts.push(SideWrite::Blob(standfast_core::body::Blob { name, text: text.clone() }));
             }
         }
         let before = under_way.map(|known| known.run);
@@ -520,12 +520,12 @@ impl Import<'_> {
         Ok(())
     }
 
-    fn audience(&self, run: &Run, events: &[Envelope]) -> Vec<Put> {
+    fn audience(&self, run: &Run, events: &[Envelope]) -> Vec<SideWrite> {
         let opened = events.iter().filter_map(|envelope| {
             let Event::HoldOpened(opened) = &envelope.event else { return None };
             Some(HoldId { run: run.facts.id, key: opened.hold })
         });
-        opened.map(|hold| Put::Audience { hold, who: (self.audiences)(run) }).collect()
+        opened.map(|hold| SideWrite::Audience { hold, who: (self.audiences)(run) }).collect()
     }
 
     /// A conversation that the runs before it have begun. Without an owner it is the one that was begun first.

@@ -29,7 +29,7 @@ pub mod split_store;
 pub mod sqlite;
 mod subscription;
 
-pub use batch::{AudienceMember, Batch, ExpectedHead, Guard, LeaseChange, Notice, Put, Seal};
+pub use batch::{AudienceMember, Batch, ExpectedHead, Guard, LeaseChange, Notice, Seal, SideWrite};
 pub use contract::{
     Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, Store,
     WorkStore,

@@ -31,11 +31,11 @@ use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 
 pub use writes::{
-    Beside, LeaseRule, NoticeRule, NoticeTrigger, Writes, asks_people, has_relatives, hold_given_up,
+    LeaseRule, NoticeRule, NoticeTrigger, SideWrites, Writes, asks_people, has_relatives, hold_given_up,
     keeps_lease,
 };
 
-/// How often the same commands are decided again before the caller is told of the conflict.
+/// How often the same commands are decided again before the caller gets the conflict.
 const TRIES: u32 = 16;
 
 /// Commands for one append, with everything that deciding them needs. Owned, so that they can be decided again.
@@ -44,14 +44,14 @@ pub struct Order {
     /// What to do, in order; the events share one link.
     pub commands: Vec<Command>,
     /// Time, actor, definition, verdicts, authority, limits.
-    pub given: Given,
+    pub given: OrderContext,
     /// What is written beside the events.
     pub writes: Writes,
 }
 
 /// The owned form of a [`Context`].
 #[derive(Debug, Clone)]
-pub struct Given {
+pub struct OrderContext {
     /// The instant of the decision.
     pub now: Timestamp,
     /// Random bytes for ids and the link's salt.
@@ -74,7 +74,7 @@ pub struct Given {
 
 /// What became of an order, durably.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettledOrder {
     /// What its first command came to, or the start. What a node adds to a person's command is not theirs to hear of.
     pub outcome: Result<Outcome, Refusal>,
     /// The events that were written.
@@ -87,12 +87,12 @@ pub struct Settled {
 #[derive(Debug)]
 pub struct Settlement {
     /// The orders that are settled, in the order in which they were pushed.
-    pub done: Vec<Settled>,
+    pub done: Vec<SettledOrder>,
     /// Why the rest is not. They are kept and tried again with the next call, unless they are taken back.
     pub failed: Option<StoreError>,
 }
 
-impl Given {
+impl OrderContext {
     fn context(&self) -> Context<'_> {
         Context {
             now: self.now,
@@ -116,9 +116,9 @@ pub struct Pipeline {
     /// The run as the store has acknowledged it; none before its first append.
     durable: Option<RunRow>,
     /// Orders whose appends were handed over and are not settled yet.
-    flight: VecDeque<Flying>,
+    flight: VecDeque<OrderInFlight>,
     /// Orders that must be decided again, or whose answers are still unknown.
-    grounded: VecDeque<Grounded>,
+    grounded: VecDeque<GroundedOrder>,
 }
 
 /// An order, behind the start of the run if it is the first one.
@@ -129,21 +129,21 @@ struct Work {
 }
 
 /// An order on the ground: if its append may have been written, what that would have made of it.
-struct Grounded {
+struct GroundedOrder {
     work: Work,
-    lost: Option<Box<Lost>>,
+    lost: Option<Box<LostAppend>>,
 }
 
-struct Lost {
+struct LostAppend {
     /// First event; none when it wrote nothing: then it counts if everything below it does.
     first: Option<Seq>,
     row: Option<RunRow>,
-    settled: Settled,
+    settled: SettledOrder,
 }
 
-struct Flying {
+struct OrderInFlight {
     work: Work,
-    settled: Settled,
+    settled: SettledOrder,
     /// The row after it; the same as before when nothing is written.
     row: Option<RunRow>,
     /// First event and the answer of the store; none when nothing is written.
@@ -193,7 +193,7 @@ impl Pipeline {
     pub fn push(&mut self, order: Order) {
         if !self.grounded.is_empty() {
             // Something below it has failed: it waits its turn.
-            self.grounded.push_back(Grounded { work: Work { start: None, order }, lost: None });
+            self.grounded.push_back(GroundedOrder { work: Work { start: None, order }, lost: None });
             return;
         }
         if let Err(refusal) = self.take_off(Work { start: None, order }) {
@@ -223,8 +223,8 @@ impl Pipeline {
         unsettled.into_iter().map(|work| work.order).collect()
     }
 
-    /// One pass: take off what waits, then wait for everything in the air.
-    async fn land(&mut self, done: &mut Vec<Settled>) -> Result<(), StoreError> {
+    /// One pass: take off what is pending, then wait for everything in the air.
+    async fn land(&mut self, done: &mut Vec<SettledOrder>) -> Result<(), StoreError> {
         if !self.grounded.is_empty() {
             self.settle_lost(done).await?;
             self.reload().await?;
@@ -268,7 +268,7 @@ impl Pipeline {
 
     /// Everything still in the air was decided on top of what failed. The store refuses each of them, because each
     /// names the hash of the one before it; unless nobody knows whether that one was written.
-    async fn ground(&mut self, failed: Flying, first: Option<Seq>, error: &StoreError) {
+    async fn ground(&mut self, failed: OrderInFlight, first: Option<Seq>, error: &StoreError) {
         let is_lost = matches!(error, StoreError::Unknown { .. });
         let mut grounded = vec![(failed, first)];
         while let Some(mut flying) = self.flight.pop_front() {
@@ -282,14 +282,14 @@ impl Pipeline {
             };
             grounded.push((flying, first));
         }
-        self.grounded.extend(grounded.into_iter().map(|(flying, first)| Grounded {
-            lost: is_lost.then(|| Box::new(Lost { first, row: flying.row, settled: flying.settled })),
+        self.grounded.extend(grounded.into_iter().map(|(flying, first)| GroundedOrder {
+            lost: is_lost.then(|| Box::new(LostAppend { first, row: flying.row, settled: flying.settled })),
             work: flying.work,
         }));
     }
 
     /// Looks up whether appends whose answers were lost had been written, as far as they had.
-    async fn settle_lost(&mut self, done: &mut Vec<Settled>) -> Result<(), StoreError> {
+    async fn settle_lost(&mut self, done: &mut Vec<SettledOrder>) -> Result<(), StoreError> {
         while let Some(lost) = self.grounded.front().and_then(|grounded| grounded.lost.as_ref()) {
             let (first, ours) = (lost.first, head(lost.row.as_ref()));
             let written = match first {
@@ -298,7 +298,7 @@ impl Pipeline {
             };
             match written {
                 Ok(()) => {
-                    if let Some(Grounded { lost: Some(lost), .. }) = self.grounded.pop_front() {
+                    if let Some(GroundedOrder { lost: Some(lost), .. }) = self.grounded.pop_front() {
                         self.durable = lost.row;
                         done.push(lost.settled);
                     }
@@ -381,12 +381,12 @@ impl Pipeline {
         let batch = Batch::seal(before.as_ref(), &decided, seal);
         let row = batch.as_ref().map(|batch| batch.row.clone()).or(before);
         let append = batch.map(|batch| (batch.link.header.first, self.store.append(vec![batch])));
-        let settled = Settled {
+        let settled = SettledOrder {
             outcome: decided.outcome,
             events: decided.events,
             cancel_children: decided.cancel_children,
         };
-        self.flight.push_back(Flying { work, settled, row, append });
+        self.flight.push_back(OrderInFlight { work, settled, row, append });
         Ok(())
     }
 }

@@ -355,7 +355,7 @@ pub enum HoldFilter {
     Inbox(InboxName),
 }
 
-/// Which runs are asked for that are over and still have their contents. Oldest first.
+/// Which runs are asked for that have ended and still have their contents. Oldest first.
 #[derive(Debug, Clone)]
 pub struct EndedQuery {
     /// Whose.

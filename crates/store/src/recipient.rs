@@ -13,7 +13,7 @@ const REMOTE_TASKS: &str = "tools: nobody waits";
 pub enum Recipient {
     /// The receiver of a subscription, by its id.
     Subscription(String),
-    /// The tasks elsewhere that calls of the run began and nobody waits for any more: they are canceled.
+    /// The remote tasks of calls that were given up: they are canceled.
     RemoteTasks,
 }
 

@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    /// What was given back is not taken before whoever had it knows; what a silent node has, not before its time is over.
+    /// What was given back is not taken before whoever had it knows; what a silent node has, not before its time is up.
     #[test]
     fn a_shard_is_free_only_after_its_time() {
         let mut held = all_free();

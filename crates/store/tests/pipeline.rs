@@ -27,8 +27,8 @@ use standfast_core::link::{FIRST_PREVIOUS, Link};
 use standfast_core::message::{Message, ToolResult, Usage};
 use standfast_core::run::Run;
 use standfast_store::memory::MemoryStore;
-use standfast_store::pipeline::{Order, Pipeline, Settled, Writes};
-use standfast_store::{Guard, Put, RunStore, StoreError};
+use standfast_store::pipeline::{Order, Pipeline, SettledOrder, Writes};
+use standfast_store::{Guard, RunStore, SideWrite, StoreError};
 
 use block_on::block_on;
 use pipeline_support::faulty::{Fault, Faulty, Plan, Sneak};
@@ -42,7 +42,7 @@ fn begin(script: &Script, store: &Arc<Faulty>) -> Pipeline {
 }
 
 /// Settles until nothing is left, however often the store fails.
-fn settle_all(pipeline: &mut Pipeline, done: &mut Vec<Settled>) {
+fn settle_all(pipeline: &mut Pipeline, done: &mut Vec<SettledOrder>) {
     for _ in 0..500 {
         let settlement = block_on(pipeline.settle());
         done.extend(settlement.done);
@@ -54,7 +54,7 @@ fn settle_all(pipeline: &mut Pipeline, done: &mut Vec<Settled>) {
 }
 
 /// Pushes all orders ahead in groups, with one attempt to settle after each, and settles the rest in the end.
-fn play_ahead(script: &Script, groups: &[u8], store: &Arc<Faulty>) -> Vec<Settled> {
+fn play_ahead(script: &Script, groups: &[u8], store: &Arc<Faulty>) -> Vec<SettledOrder> {
     let mut pipeline = begin(script, store);
     let mut done = Vec::new();
     let mut sizes = groups.iter().cycle();
@@ -204,7 +204,7 @@ fn say(text: &str) -> Command {
 fn check_log(
     store: &MemoryStore,
     run: RunId,
-    done: &[Settled],
+    done: &[SettledOrder],
     pushed: &[PushRecord],
 ) -> Result<(), TestCaseError> {
     let (mut previous, mut next) = (FIRST_PREVIOUS, Seq(1));
@@ -350,7 +350,11 @@ fn orders_behind_a_guard_that_does_not_hold_come_back() {
     let with_key = |at: usize, text: &str| {
         let writes = Writes {
             guards: vec![Guard::KeyUnused { key: "once".into() }],
-            puts: vec![Put::Key { key: "once".into(), request: Digest::default(), expires_at: BEGINNING }],
+            puts: vec![SideWrite::Key {
+                key: "once".into(),
+                request: Digest::default(),
+                expires_at: BEGINNING,
+            }],
             ..Writes::default()
         };
         Order { writes, ..order(at, Actor::Client(user("client")), say(text)) }

@@ -18,8 +18,8 @@ use standfast_store::conformance::cluster::{query_count, query_text, run, shared
 use standfast_store::conformance::support::{BEGIN, NewRun, Scribe, block_on, checked, events_of};
 use standfast_store::postgres::{OpenError, PostgresOptions, PostgresStore};
 use standfast_store::{
-    Claim, ClaimedRun, DeliveryStore, Guard, Heartbeat, NoticeQuery, Put, RunFilter, RunStore, Scope,
-    ShardSet, StoreError, Subscription, WorkStore,
+    Claim, ClaimedRun, DeliveryStore, Guard, Heartbeat, NoticeQuery, RunFilter, RunStore, Scope, ShardSet,
+    SideWrite, StoreError, Subscription, WorkStore,
 };
 
 fn open(url: &str) -> Arc<PostgresStore> {
@@ -144,7 +144,11 @@ fn nodes_race_and_one_wins_each_sequence() {
                         let mut batch = scribe.batch(&row, &say("race"));
                         let key = format!("{turn}");
                         batch.guards = vec![Guard::KeyUnused { key: key.clone() }, counted.clone()];
-                        batch.puts.push(Put::Key { key, request: batch.link.hash, expires_at: scribe.now });
+                        batch.puts.push(SideWrite::Key {
+                            key,
+                            request: batch.link.hash,
+                            expires_at: scribe.now,
+                        });
                         match block_on(store.append(vec![batch])) {
                             Ok(()) => wins += 1,
                             Err(StoreError::Conflict { .. } | StoreError::Guard { .. }) => {}

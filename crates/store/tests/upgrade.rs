@@ -37,7 +37,7 @@ fn migrations(backend: &str) -> Vec<(u32, String)> {
     all
 }
 
-/// Runs that wait, one that is over, two that wait for a node: one of them of another user, in a conversation of the same name.
+/// Runs that wait, one that has ended, two that wait for a node: one of them of another user, in a conversation of the same name.
 fn fill(store: &dyn Store, scribe: &mut Scribe) -> (Vec<(RunRow, HoldId)>, Vec<RunRow>) {
     let write = |batch: standfast_store::Batch| {
         let row = batch.row.clone();

@@ -17,6 +17,6 @@ mod routes;
 mod wire;
 
 pub use error::problems_as_errors;
-pub use files::{NotWritten, Written, mirror, write_files};
-pub use notice::Settled;
+pub use files::{ExportCount, NotWritten, mirror, write_files};
+pub use notice::JobReceiver;
 pub use routes::{alias, routes};

@@ -9,7 +9,7 @@ mod headers;
 mod render;
 
 pub(crate) use assets::routes as asset_routes;
-pub(crate) use csrf::{Posted, Token, cookie_of, keep as keep_token};
+pub(crate) use csrf::{PostedForm, Token, cookie_of, keep as keep_token};
 pub(crate) use failure::Failure;
 pub use failure::problems_as_pages;
 pub(crate) use headers::{add as add_headers, with as with_headers};

@@ -21,12 +21,14 @@ mod time;
 mod written;
 
 pub use app::App;
-pub use extract::{Args, JsonBody, Repeatable, Segment, Unjudged, body_bytes, idempotency_key, is_too_deep};
+pub use extract::{
+    Args, JsonBody, Repeatable, Segment, UnparsedJson, body_bytes, idempotency_key, is_too_deep,
+};
 pub use guard::{Pass, Peer, behind_the_door};
 pub use listen::serve;
 pub use openapi::described;
 pub(crate) use problem::keep_advice;
-pub use problem::{More, Problem, RecordedDecision};
+pub use problem::{Problem, ProblemDetails, RecordedDecision};
 pub use site::{mount, site};
 pub use stay::{INVALID, Stay};
 pub use time::{http_date, parse_rfc3339, rfc3339};

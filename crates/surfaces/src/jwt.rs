@@ -9,4 +9,4 @@ mod token;
 
 pub use issuer::{BadIssuer, Issuer, IssuerSettings, TRY_AGAIN, TokenError};
 pub use jwks::{BadAddress, keys_address};
-pub use token::{MAX_TOKEN, Refused, TokenRules};
+pub use token::{MAX_TOKEN, TokenRefusal, TokenRules};

@@ -11,7 +11,7 @@ use standfast_engine::auth::Principal;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::http::{App, More, Problem};
+use crate::http::{App, Problem, ProblemDetails};
 
 /// The routes.
 pub fn routes() -> OpenApiRouter<App> {
@@ -51,5 +51,5 @@ async fn readyz(State(app): State<App>) -> Result<&'static str, Problem> {
 
 fn not_ready(detail: String) -> Problem {
     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not-ready", "Not ready", detail);
-    problem.with(More { retry_after: Some(1), ..More::default() })
+    problem.with(ProblemDetails { retry_after: Some(1), ..ProblemDetails::default() })
 }

@@ -1,4 +1,4 @@
-//! Pages for people: what waits, one hold, runs. Server-rendered, without any script.
+//! Pages for people: what is pending, one hold, runs. Server-rendered, without any script.
 //!
 //! `routes.rs` has the handlers, `pages/` what each page shows, `forms.rs` and `fields.rs` what a posted form says. What
 //! pages of any surface need (templates, the token of forms, headers) is `crate::html`. GET changes nothing; every form

@@ -3,7 +3,7 @@
 //! The task is begun once: its id is stored, in the hold that the call waits in, before anything waits, and every later
 //! start goes on with it. While the call waits it is rows; the engine asks now and then how the task is (`watch`). What
 //! the remote agent asks becomes a hold of this server, and the answer travels back. `card.rs` is who the remote agent
-//! is, `wire.rs` how it is spoken to, `asks.rs` what people are asked, `task.rs` what a task came to.
+//! is, `wire.rs` how it is spoken to, `asks.rs` what people are asked, `task.rs` the result of a task.
 
 mod asks;
 pub mod card;
@@ -26,14 +26,14 @@ use standfast_engine::clock::Clock;
 use standfast_engine::outbound::guard::Guard;
 use standfast_engine::tool::secrets::Secrets;
 use standfast_engine::tool::{
-    Abandoning, Changed, Handed, Invocation, Looking, Nature, Outcome, Pending, RemoteWork, Resumed, Running,
-    Tool, Watching, look_again,
+    AbandonFuture, CallContinuation, Invocation, LookupFuture, Nature, Outcome, RemoteWork, SecretsFuture,
+    Suspension, Tool, ToolChange, ToolFuture, WatchFuture, look_again,
 };
 
-use self::asks::Asked;
+use self::asks::RemoteQuestion;
 use self::card::Card;
 use self::task::{Stage, Task};
-use self::wire::{Line, No, Sent};
+use self::wire::{Line, SendError, SendResult};
 use super::agent::{Arguments, SCHEMA};
 
 /// The rule of remote agents whose card is not the one that the model was told of; the card's digest follows it.
@@ -100,7 +100,7 @@ struct State {
     answers: u32,
     /// What people are asked now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    asked: Option<Asked>,
+    asked: Option<RemoteQuestion>,
     /// An answer that the remote agent may not have taken yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     on_its_way: Option<OnItsWay>,
@@ -205,20 +205,20 @@ impl RemoteAgent {
         let message =
             json!({"messageId": id, "contextId": call, "role": "ROLE_USER", "parts": [{"text": message}]});
         match line.send(&id, message).await {
-            Ok(Sent::Task(task)) => self.after(*task, None, None),
-            Ok(Sent::Message(message)) => Outcome::Done(ToolResult::Ok(task::said(&message))),
-            Err(No::NotSent(why)) => failed(format!("nothing was sent: {why}")),
-            Err(No::Refused(why) | No::UnknownTask(why)) => {
+            Ok(SendResult::Task(task)) => self.after(*task, None, None),
+            Ok(SendResult::Message(message)) => Outcome::Done(ToolResult::Ok(task::said(&message))),
+            Err(SendError::NotSent(why)) => failed(format!("nothing was sent: {why}")),
+            Err(SendError::Refused(why) | SendError::UnknownTask(why)) => {
                 failed(format!("the remote agent {} did not take the work: {why}", card.name))
             }
-            Err(No::Login(challenge)) => self.login(&challenge, None),
+            Err(SendError::Login(challenge)) => self.login(&challenge, None),
             // Whether there is a task there now, nobody knows.
-            Err(No::Lost(why)) => Outcome::Unknown(why),
+            Err(SendError::Lost(why)) => Outcome::Unknown(why),
         }
     }
 
     /// A later start: looks how the task is, and brings an answer that there is.
-    async fn go_on(&self, invocation: &Invocation, resumed: &Resumed) -> Outcome {
+    async fn go_on(&self, invocation: &Invocation, resumed: &CallContinuation) -> Outcome {
         let mut state = match read(&resumed.state) {
             Ok(state) => state,
             Err(why) => {
@@ -247,14 +247,14 @@ impl RemoteAgent {
         let line = self.line(&card);
         let task = match line.get(&state.task, HISTORY).await {
             Ok(task) => task,
-            Err(No::UnknownTask(why)) => {
+            Err(SendError::UnknownTask(why)) => {
                 return failed(format!(
                     "the remote agent {} no longer knows the task {}, so what became of it is not known: {why}",
                     card.name, state.task
                 ));
             }
-            Err(No::Login(challenge)) => return self.login(&challenge, Some(state)),
-            Err(No::NotSent(why) | No::Lost(why) | No::Refused(why)) => {
+            Err(SendError::Login(challenge)) => return self.login(&challenge, Some(state)),
+            Err(SendError::NotSent(why) | SendError::Lost(why) | SendError::Refused(why)) => {
                 return self.keeps_waiting(state, Some(why));
             }
         };
@@ -288,20 +288,20 @@ impl RemoteAgent {
                 answer.taken_at = Some(self.now().0);
                 state.on_its_way = Some(answer);
                 match sent {
-                    Sent::Task(task) => self.after(*task, Some(state), None),
-                    Sent::Message(_) => self.keeps_waiting(state, None),
+                    SendResult::Task(task) => self.after(*task, Some(state), None),
+                    SendResult::Message(_) => self.keeps_waiting(state, None),
                 }
             }
-            Err(No::Refused(why) | No::UnknownTask(why)) => {
+            Err(SendError::Refused(why) | SendError::UnknownTask(why)) => {
                 let note = format!("The remote agent did not take the answer before: {why}");
                 self.after(task, Some(state), Some(note))
             }
-            Err(No::Login(challenge)) => {
+            Err(SendError::Login(challenge)) => {
                 state.on_its_way = Some(answer);
                 self.login(&challenge, Some(state))
             }
             // Whether it arrived shows when the task is looked at again.
-            Err(No::NotSent(why) | No::Lost(why)) => {
+            Err(SendError::NotSent(why) | SendError::Lost(why)) => {
                 state.on_its_way = Some(answer);
                 self.keeps_waiting(state, Some(why))
             }
@@ -337,7 +337,7 @@ impl RemoteAgent {
                 let (asked, ask) = asks::ask(&self.shown_name(), kind, &task, note.as_deref());
                 state.asked = Some(asked);
                 let ask = Ask { resume: resume(&state), ..ask };
-                Outcome::Pending(Box::new(Pending { kind, ask, timeout: None, secret: None }))
+                Outcome::Pending(Box::new(Suspension { kind, ask, timeout: None, secret: None }))
             }
             Stage::Done => Outcome::Done(ToolResult::Ok(task.result())),
             Stage::Not(how) => {
@@ -370,7 +370,7 @@ impl RemoteAgent {
             ..Ask::default()
         };
         let (kind, timeout) = (SuspendFor::External, Some(self.options.timeout));
-        Outcome::Pending(Box::new(Pending { kind, ask, timeout, secret: None }))
+        Outcome::Pending(Box::new(Suspension { kind, ask, timeout, secret: None }))
     }
 
     /// The remote agent does not know us. Before there is a task nothing has happened there, and the call simply starts
@@ -390,7 +390,7 @@ impl RemoteAgent {
             resume: state.as_ref().and_then(resume),
             ..Ask::default()
         };
-        Outcome::Pending(Box::new(Pending { kind: SuspendFor::Auth, ask, timeout: None, secret: None }))
+        Outcome::Pending(Box::new(Suspension { kind: SuspendFor::Auth, ask, timeout: None, secret: None }))
     }
 
     /// Whether the task is no longer as it was when the call began to wait.
@@ -398,9 +398,9 @@ impl RemoteAgent {
         let Some(card) = self.known().await else { return false };
         let task = match self.line(&card).get(&state.task, 0).await {
             Ok(task) => task,
-            Err(No::UnknownTask(_)) => return true,
-            Err(No::Login(_)) => return !state.login,
-            Err(No::NotSent(_) | No::Lost(_) | No::Refused(_)) => return false,
+            Err(SendError::UnknownTask(_)) => return true,
+            Err(SendError::Login(_)) => return !state.login,
+            Err(SendError::NotSent(_) | SendError::Lost(_) | SendError::Refused(_)) => return false,
         };
         if state.login || state.on_its_way.as_ref().is_some_and(|answer| answer.taken_at.is_none()) {
             return true;
@@ -416,7 +416,7 @@ impl RemoteAgent {
         }
     }
 
-    /// Cancels a remote task that nobody waits for; what stands in the way, as long as the task goes on.
+    /// Cancels a remote task whose call was given up; what stands in the way, as long as the task goes on.
     async fn cancel(&self, task: &str) -> Result<(), String> {
         let agent = &self.options.name;
         let Some(card) = self.known().await else {
@@ -425,15 +425,15 @@ impl RemoteAgent {
         let line = self.line(&card);
         let why = match line.cancel(task).await {
             Ok(()) => {
-                tracing::info!(agent, task, "a2a: canceled a remote task that nobody waits for");
+                tracing::info!(agent, task, "a2a: canceled a remote task whose call was given up");
                 return Ok(());
             }
-            Err(No::UnknownTask(_)) => return Ok(()),
+            Err(SendError::UnknownTask(_)) => return Ok(()),
             Err(why) => why.to_string(),
         };
-        // One that is over cannot be canceled, and need not be.
+        // One that has ended cannot be canceled, and need not be.
         match line.get(task, 0).await.map(|task| task.stage()) {
-            Ok(Stage::Done | Stage::Not(_)) | Err(No::UnknownTask(_)) => Ok(()),
+            Ok(Stage::Done | Stage::Not(_)) | Err(SendError::UnknownTask(_)) => Ok(()),
             Ok(Stage::Working | Stage::Asks(_) | Stage::Other(_)) | Err(_) => {
                 Err(format!("the remote task {task} could not be canceled: {why}"))
             }
@@ -446,7 +446,7 @@ impl RemoteAgent {
 }
 
 impl Tool for AsksRemote {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let remote = self.0.clone();
         Box::pin(async move {
             match &invocation.resumed {
@@ -456,11 +456,11 @@ impl Tool for AsksRemote {
         })
     }
 
-    fn secrets(&self, _invocation: &Invocation) -> Option<Handed> {
+    fn secrets(&self, _invocation: &Invocation) -> Option<SecretsFuture> {
         Some(Box::pin(std::future::ready(self.0.options.secrets())))
     }
 
-    fn look(&self, _owner: &UserId) -> Option<Looking> {
+    fn look(&self, _owner: &UserId) -> Option<LookupFuture> {
         let remote = self.0.clone();
         Some(Box::pin(async move {
             if let Err(trouble) = remote.look().await {
@@ -470,7 +470,7 @@ impl Tool for AsksRemote {
         }))
     }
 
-    fn changed(&self, shown: &ToolSpec, _owner: &UserId) -> Option<Changed> {
+    fn changed(&self, shown: &ToolSpec, _owner: &UserId) -> Option<ToolChange> {
         let card = self.0.card()?;
         if shown.description.contains(&card::pin(Some(&card))) {
             return None;
@@ -479,10 +479,10 @@ impl Tool for AsksRemote {
         let since = if shown.description.contains(&card::pin(None)) {
             "could not be fetched before, so nobody has seen it"
         } else {
-            "is another one since the model was told of it"
+            "has changed since the run started"
         };
         let reason = format!("the card of the remote agent `{name}` {since}; it is now: {}", card.told());
-        Some(Changed { rule: format!("{CARD_RULE}:{}", card.digest), reason })
+        Some(ToolChange { rule: format!("{CARD_RULE}:{}", card.digest), reason })
     }
 
     fn nature(&self) -> Nature<'_> {
@@ -491,12 +491,12 @@ impl Tool for AsksRemote {
 }
 
 impl RemoteWork for AsksRemote {
-    fn watch(&self, state: &Body) -> Option<Watching> {
+    fn watch(&self, state: &Body) -> Option<WatchFuture> {
         let (remote, state) = (self.0.clone(), read(state).ok()?);
         Some(Box::pin(async move { remote.has_news(state).await }))
     }
 
-    fn abandon(&self, state: &Body) -> Option<Abandoning> {
+    fn abandon(&self, state: &Body) -> Option<AbandonFuture> {
         let (remote, state) = (self.0.clone(), read(state).ok()?);
         Some(Box::pin(async move { remote.cancel(&state.task).await }))
     }

@@ -10,7 +10,7 @@ use standfast_core::hold::Ask;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay, ToolResult};
 use standfast_core::name::AgentName;
-use standfast_engine::tool::{Delegation, Invocation, Nature, Outcome, Pending, Running, SubRun, Tool};
+use standfast_engine::tool::{Delegation, Invocation, Nature, Outcome, SubRun, Suspension, Tool, ToolFuture};
 
 /// What it takes.
 pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"message":{"type":"string","minLength":1,"description":"What the agent shall do."}},"required":["message"],"additionalProperties":false}"#;
@@ -52,13 +52,13 @@ impl AsksAgent {
 }
 
 impl Tool for AsksAgent {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let outcome = match self.sub_run(&invocation.arguments) {
             Some(_) => {
                 let child = invocation.call.run.child(invocation.call.no, invocation.attempt);
                 let interim = Some(Body::text(format!("agent {} works on it", self.agent)));
                 let ask = Ask { child: Some(child), interim, ..Ask::default() };
-                Outcome::Pending(Box::new(Pending {
+                Outcome::Pending(Box::new(Suspension {
                     kind: SuspendFor::External,
                     ask,
                     timeout: None,

@@ -63,20 +63,20 @@ pub struct Order {
 #[serde(rename_all = "snake_case")]
 pub enum Report {
     /// The command ran.
-    Ran(Ran),
+    Ran(CommandResult),
     /// It could not be started: why, in words.
     NotStarted(String),
 }
 
 /// What a command left behind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ran {
+pub struct CommandResult {
     /// How it ended.
     pub end: End,
     /// What it wrote to standard output, as far as it was kept.
-    pub stdout: Kept,
+    pub stdout: CapturedStream,
     /// What it wrote to standard error, as far as it was kept.
-    pub stderr: Kept,
+    pub stderr: CapturedStream,
 }
 
 /// How a command ended.
@@ -87,7 +87,7 @@ pub enum End {
     Exit(i32),
     /// By a signal that was not the shim's.
     Signal(i32),
-    /// Its time was over.
+    /// Its time was up.
     TimedOut,
     /// It had more processes than it may have.
     TooManyProcesses,
@@ -95,7 +95,7 @@ pub enum End {
 
 /// What was kept of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Kept {
+pub struct CapturedStream {
     /// The text; what is not UTF-8 is shown as U+FFFD.
     pub text: String,
     /// How many bytes came after it.
@@ -104,7 +104,7 @@ pub struct Kept {
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
-pub enum Lost {
+pub enum MissingReport {
     /// The shim itself did not start, so nothing ran.
     #[error("not executed: the server's own program {shim} did not start: {error}")]
     NoShim {
@@ -125,8 +125,8 @@ pub fn own_program() -> std::io::Result<PathBuf> {
 }
 
 /// Runs a command through the shim. Dropping the future ends the command and everything in its group.
-pub async fn run(shim: &Path, order: &Order) -> Result<Report, Lost> {
-    let no_shim = |error| Lost::NoShim { shim: shim.display().to_string(), error };
+pub async fn run(shim: &Path, order: &Order) -> Result<Report, MissingReport> {
+    let no_shim = |error| MissingReport::NoShim { shim: shim.display().to_string(), error };
     let mut group = Group::start(shim, order).map_err(no_shim)?;
     let Some(stdout) = group.child.as_mut().and_then(|child| child.stdout.take()) else {
         unreachable!("standard output was asked for as a pipe");
@@ -138,14 +138,16 @@ pub async fn run(shim: &Path, order: &Order) -> Result<Report, Lost> {
     let patience = duration(Millis(order.time_limit.0.saturating_add(GRACE.0)));
     match timeout(patience, stdout.read_to_end(&mut said)).await {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => return Err(Lost::Unknown(error.to_string())),
-        Err(_) => return Err(Lost::Unknown("it exceeded its time limit and was killed".into())),
+        Ok(Err(error)) => return Err(MissingReport::Unknown(error.to_string())),
+        Err(_) => return Err(MissingReport::Unknown("it exceeded its time limit and was killed".into())),
     }
     let report = serde_json::from_slice(&said);
     let ended = group.end().await;
     report.map_err(|_| match ended {
-        Ok(status) => Lost::Unknown(format!("its supervisor ended with {status} and left no report")),
-        Err(error) => Lost::Unknown(error.to_string()),
+        Ok(status) => {
+            MissingReport::Unknown(format!("its supervisor ended with {status} and left no report"))
+        }
+        Err(error) => MissingReport::Unknown(error.to_string()),
     })
 }
 

@@ -19,12 +19,12 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
 use standfast_core::message::{FileDigest, Replay, ToolResult};
 use standfast_core::time::Millis;
-use standfast_engine::tool::{CommandLine, Invocation, Judgement, Nature, Outcome, Running, Tool};
+use standfast_engine::tool::{CommandLine, Invocation, Judgement, Nature, Outcome, Tool, ToolFuture};
 
-use super::child::{self, End, Kept, Lost, Order, Ran, Report};
+use super::child::{self, CapturedStream, CommandResult, End, MissingReport, Order, Report};
 use super::sandbox::{self, Confinement, Isolation, NoSandbox, Plan, Reach};
 
-/// What the model is told of it.
+/// How it is described to the model.
 const DESCRIPTION: &str = "Run one program with arguments. There is no shell: no pipes, no redirection, no variables, \
                            no wildcards.";
 
@@ -124,7 +124,7 @@ impl CommandTool {
         Ok(CommandTool { options, plan, shim })
     }
 
-    /// How a model is told of it.
+    /// How it is described to a model.
     #[must_use]
     pub fn spec() -> ToolSpec {
         let Ok(schema) = RawJson::parse(SCHEMA) else { unreachable!("the schema is a constant") };
@@ -163,7 +163,7 @@ impl CommandTool {
 }
 
 impl Tool for CommandTool {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let (order, shim) = (self.order(&invocation), self.shim.clone());
         Box::pin(async move {
             match order {
@@ -316,21 +316,21 @@ fn has_comment(command: &str) -> bool {
 }
 
 /// What came of it. A command that ended by itself is a result, whatever its exit code says.
-fn outcome(report: Result<Report, Lost>, order: &Order) -> Outcome {
+fn outcome(report: Result<Report, MissingReport>, order: &Order) -> Outcome {
     Outcome::Done(match report {
         Ok(Report::Ran(ran)) => match ran.end {
             End::Exit(_) => ToolResult::Ok(shown(ran, order)),
             End::Signal(_) | End::TimedOut | End::TooManyProcesses => ToolResult::Failed(shown(ran, order)),
         },
         Ok(Report::NotStarted(why)) => ToolResult::Failed(Body::text(format!("not executed: {why}"))),
-        Err(lost @ Lost::Unknown(_)) => return Outcome::Unknown(lost.to_string()),
+        Err(lost @ MissingReport::Unknown(_)) => return Outcome::Unknown(lost.to_string()),
         Err(lost) => ToolResult::Failed(Body::text(lost.to_string())),
     })
 }
 
-fn shown(ran: Ran, order: &Order) -> Body {
+fn shown(ran: CommandResult, order: &Order) -> Body {
     #[derive(Serialize)]
-    struct Shown {
+    struct ShownCommand {
         exit_code: Option<i32>,
         #[serde(skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
@@ -348,7 +348,7 @@ fn shown(ran: Ran, order: &Order) -> Body {
         End::Signal(signal) => (None, Some(signal)),
         End::TimedOut | End::TooManyProcesses => (None, None),
     };
-    let shown = Shown {
+    let shown = ShownCommand {
         exit_code,
         signal,
         truncated: ran.stdout.dropped > 0 || ran.stderr.dropped > 0,
@@ -363,7 +363,7 @@ fn shown(ran: Ran, order: &Order) -> Body {
 }
 
 /// The text with a note where something is missing.
-fn noted(kept: Kept, order: &Order) -> String {
+fn noted(kept: CapturedStream, order: &Order) -> String {
     match kept.dropped {
         0 => kept.text,
         dropped => {

@@ -1,7 +1,7 @@
 //! The shim between the server and a command: it makes a session and process group of its own, starts the command in
 //! it, confined as it was told, reports, and ends everything that the command started.
 //!
-//! Everything ends when the command ends, when its time is over, when it has too many processes, or when standard input
+//! Everything ends when the command ends, when its time is up, when it has too many processes, or when standard input
 //! closes: then the server does not want the command any more, or is dead. The shim is a subreaper: what leaves the
 //! group stays below it and is found. What it has to say it says last, and then it ends itself with the group.
 //!
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::cgroup::ControlGroups;
-use crate::child::{End, Kept, Ran, Report};
+use crate::child::{CapturedStream, CommandResult, End, Report};
 use crate::descendants::{below, end_below, tasks_of_machine};
 use crate::sandbox::Plan;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -112,7 +112,7 @@ enum News {
     TooMany,
 }
 
-/// Runs a command until it ends, its time is over or standard input closes.
+/// Runs a command until it ends, its time is up or standard input closes.
 pub fn run(order: &ExecChild) -> ExitCode {
     match staged(order) {
         Ok(code) => code,
@@ -151,7 +151,7 @@ fn staged(order: &ExecChild) -> Result<ExitCode, String> {
             plan.writable.push(scratch.clone());
             attend(order, Some(plan))
         }
-        (Stage::Between | Stage::Inside, _, _) => Err("it was not told what can be reached".into()),
+        (Stage::Between | Stage::Inside, _, _) => Err("it was given no list of what can be reached".into()),
     }
 }
 
@@ -196,7 +196,7 @@ fn relay(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
         while poll(&mut hung_up, None).is_err_and(|error| error == Errno::INTR) {}
         let _ = tell.send(News::Unwanted);
     });
-    let Started { mut child, groups } = start(order, plan, |command| {
+    let StartedCommand { mut child, groups } = start(order, plan, |command| {
         command.stdin(Stdio::piped());
     })?;
     let _ = end_of_program.send(Pid::from_child(&child));
@@ -215,7 +215,7 @@ fn relay(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
 }
 
 /// A command that runs, and what counts its memory and tasks, where the first stage has not seen to that.
-struct Started {
+struct StartedCommand {
     child: Child,
     groups: ControlGroups,
 }
@@ -239,7 +239,7 @@ fn start(
     order: &ExecChild,
     plan: Option<Plan>,
     streams: impl FnOnce(&mut Command),
-) -> Result<Started, String> {
+) -> Result<StartedCommand, String> {
     let (mut command, cannot) = command_of(order)?;
     streams(&mut command);
     let spawn = move |command: &mut Command| command.spawn().map_err(|error| format!("{cannot}: {error}"));
@@ -247,7 +247,7 @@ fn start(
         let groups = ControlGroups::join(&stages::bounds(order));
         let child = spawn(&mut command);
         groups.leave();
-        return Ok(Started { child: child?, groups });
+        return Ok(StartedCommand { child: child?, groups });
     };
     command.envs(order.scratch.as_ref().map(|scratch| ("TMPDIR", scratch)));
     if plan.spaces.processes {
@@ -260,7 +260,7 @@ fn start(
         spawn(&mut command)
     });
     let child = confined.join().map_err(|_| "starting it ended in a panic".to_owned())??;
-    Ok(Started { child, groups: ControlGroups::default() })
+    Ok(StartedCommand { child, groups: ControlGroups::default() })
 }
 
 fn supervise(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
@@ -270,7 +270,7 @@ fn supervise(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> 
     let (stderr, read_stderr) = Stream::keep(&budget, &closed);
     drop(closed);
     let (news, end_of_command) = listen(order.process_limit, order.stage);
-    let Started { mut child, groups } = start(order, plan, |command| {
+    let StartedCommand { mut child, groups } = start(order, plan, |command| {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     })?;
     let _ = end_of_command.send(Pid::from_child(&child));
@@ -291,7 +291,7 @@ fn supervise(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> 
     end_below(getpid());
     while all_closed.recv_timeout(LAST_WORDS).is_ok() {}
     drop(groups);
-    report(&Report::Ran(Ran { end: how, stdout: stdout.take(), stderr: stderr.take() }));
+    report(&Report::Ran(CommandResult { end: how, stdout: stdout.take(), stderr: stderr.take() }));
     Ok(end(order.stage))
 }
 
@@ -386,9 +386,9 @@ impl Stream {
         (Stream(kept), source)
     }
 
-    fn take(&self) -> Kept {
+    fn take(&self) -> CapturedStream {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (bytes, dropped) = std::mem::take(&mut *kept);
-        Kept { text: String::from_utf8_lossy(&bytes).into_owned(), dropped }
+        CapturedStream { text: String::from_utf8_lossy(&bytes).into_owned(), dropped }
     }
 }

@@ -20,7 +20,8 @@ use standfast_engine::outbound::guard::Guard;
 use standfast_engine::outbound::http::{self, Answer, HttpLimits, Request, Trouble};
 use standfast_engine::schema;
 use standfast_engine::tool::{
-    Because, Handed, Invocation, Judgement, Nature, Outcome, OutsideJobs, Pending, Running, Tool,
+    HoldReason, Invocation, Judgement, Nature, Outcome, OutsideJobs, SecretsFuture, Suspension, Tool,
+    ToolFuture,
 };
 
 /// How long an outside job may take when nobody says.
@@ -93,7 +94,7 @@ pub const PARAMETERS_RULE: &str = "external:parameters";
 /// The start request.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Start<'a> {
+struct StartRequest<'a> {
     tool: &'a str,
     input: &'a serde_json::value::RawValue,
     #[serde(rename = "pendingID")]
@@ -114,7 +115,7 @@ struct Start<'a> {
 /// What the other system answers.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct Started {
+struct StartResponse {
     #[serde(rename = "async")]
     is_async: Option<bool>,
     result: Option<RawJson>,
@@ -139,7 +140,7 @@ impl External {
         External { parameters: Some(parameters), ..self }
     }
 
-    /// How a model is told of it: the description and the arguments are the job's own.
+    /// How it is described to a model: the description and the arguments are the job's own.
     #[must_use]
     pub fn spec(description: &str, schema: RawJson) -> ToolSpec {
         ToolSpec {
@@ -158,7 +159,7 @@ impl External {
         let input = serde_json::from_str(&invocation.arguments).map_err(|error| error.to_string())?;
         let pending = invocation.pending.to_string();
         let callback_url = self.options.public_url.as_deref();
-        let start = Start {
+        let start = StartRequest {
             tool: invocation.tool.as_str(),
             input,
             pending: &pending,
@@ -205,7 +206,7 @@ impl Tool for External {
     }
 
     /// A job that echoes its request would give everybody who reads the log what its reports are signed with.
-    fn secrets(&self, invocation: &Invocation) -> Option<Handed> {
+    fn secrets(&self, invocation: &Invocation) -> Option<SecretsFuture> {
         let handed = self.handed(invocation.pending);
         Some(Box::pin(std::future::ready(handed)))
     }
@@ -222,12 +223,12 @@ impl Tool for External {
             Ok(()) => Judgement::Allow,
             Err(why) => {
                 let reason = format!("the job was not started: the arguments do not fit: {why}");
-                Judgement::Forbid(Because { rule: PARAMETERS_RULE, reason })
+                Judgement::Forbid(HoldReason { rule: PARAMETERS_RULE, reason })
             }
         }
     }
 
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let request = self.request(&invocation);
         let (options, clock) = (self.options.clone(), self.clock.clone());
         Box::pin(async move {
@@ -251,8 +252,8 @@ fn understood(answer: Answer, invocation: &Invocation, options: &ExternalOptions
         return failed(format!("the job was not started: the answer was {}: {said}", answer.status));
     }
     let started = match answer.body.trim() {
-        "" => Ok(Started::default()),
-        body => serde_json::from_str::<Started>(body),
+        "" => Ok(StartResponse::default()),
+        body => serde_json::from_str::<StartResponse>(body),
     };
     let started = match started {
         Ok(started) => started,
@@ -284,7 +285,7 @@ fn understood(answer: Answer, invocation: &Invocation, options: &ExternalOptions
         ..Ask::default()
     };
     let secret = Some(invocation.pending.key.secret);
-    Outcome::Pending(Box::new(Pending { kind: SuspendFor::External, ask, timeout: Some(timeout), secret }))
+    Outcome::Pending(Box::new(Suspension { kind: SuspendFor::External, ask, timeout: Some(timeout), secret }))
 }
 
 fn failed(why: String) -> Outcome {

@@ -18,7 +18,7 @@ use standfast_core::body::Body;
 use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
-use standfast_engine::tool::{Because, Invocation, Judgement, Outcome, Running, Tool};
+use standfast_engine::tool::{HoldReason, Invocation, Judgement, Outcome, Tool, ToolFuture};
 
 use super::workspace::{Intent, Workspace};
 
@@ -103,7 +103,7 @@ impl FileKind {
         }
     }
 
-    /// How a model is told of it.
+    /// How it is described to a model.
     #[must_use]
     pub fn spec(self) -> ToolSpec {
         let (description, schema) = match self {
@@ -171,7 +171,7 @@ impl FileTool {
 }
 
 impl Tool for FileTool {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let tool = self.clone();
         Box::pin(async move {
             let stop = StopsWhenDropped(Arc::new(AtomicBool::new(false)));
@@ -194,12 +194,12 @@ impl Tool for FileTool {
         });
         match checked {
             Ok(_) => Judgement::Allow,
-            Err(reason) => Judgement::Forbid(Because { rule: PATH_RULE, reason }),
+            Err(reason) => Judgement::Forbid(HoldReason { rule: PATH_RULE, reason }),
         }
     }
 }
 
-/// A call that nobody waits for any more ends its work at the next file.
+/// A call that was given up ends its work at the next file.
 struct StopsWhenDropped(Arc<AtomicBool>);
 
 impl Drop for StopsWhenDropped {

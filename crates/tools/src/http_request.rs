@@ -12,7 +12,7 @@ use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_engine::outbound::guard::Guard;
 use standfast_engine::outbound::http::{self, Answer, HttpLimits, Request, Trouble};
-use standfast_engine::tool::{Because, Invocation, Judgement, Outcome, Running, Tool};
+use standfast_engine::tool::{HoldReason, Invocation, Judgement, Outcome, Tool, ToolFuture};
 
 /// The rule of addresses that are never called.
 pub const ADDRESS_RULE: &str = "http:address";
@@ -61,7 +61,7 @@ impl HttpRequest {
         HttpRequest { options }
     }
 
-    /// How a model is told of it.
+    /// How it is described to a model.
     #[must_use]
     pub fn spec() -> ToolSpec {
         let Ok(schema) = RawJson::parse(SCHEMA) else { unreachable!("a constant that the tests read") };
@@ -88,7 +88,7 @@ impl HttpRequest {
 }
 
 impl Tool for HttpRequest {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let (request, options) = (self.request(&invocation), self.options.clone());
         Box::pin(async move {
             let request = match request {
@@ -112,7 +112,9 @@ impl Tool for HttpRequest {
         });
         match checked {
             Ok(_) => Judgement::Allow,
-            Err(why) => Judgement::Forbid(Because { rule: ADDRESS_RULE, reason: format!("not sent: {why}") }),
+            Err(why) => {
+                Judgement::Forbid(HoldReason { rule: ADDRESS_RULE, reason: format!("not sent: {why}") })
+            }
         }
     }
 }
@@ -134,7 +136,7 @@ fn read(arguments: &str) -> Result<(Arguments, Method), String> {
 
 fn shown(answer: Answer) -> Body {
     #[derive(Serialize)]
-    struct Shown {
+    struct ShownRequest {
         status: u16,
         #[serde(skip_serializing_if = "Option::is_none")]
         content_type: Option<String>,
@@ -145,7 +147,7 @@ fn shown(answer: Answer) -> Body {
         truncated: bool,
     }
     let Answer { status, content_type, location, retry_after: _, body, truncated } = answer;
-    let shown = Shown { status, content_type, location, body, truncated };
+    let shown = ShownRequest { status, content_type, location, body, truncated };
     let json = serde_json::to_string(&shown).ok().and_then(|text| RawJson::parse(&text).ok());
     let Some(json) = json else { unreachable!("strings and numbers are JSON") };
     Body::Json(json)

@@ -22,10 +22,12 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::hold::Ask;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::UserId;
-use standfast_engine::tool::{Changed, Handed, Invocation, Looking, Nature, Outcome, Pending, Running, Tool};
+use standfast_engine::tool::{
+    Invocation, LookupFuture, Nature, Outcome, SecretsFuture, Suspension, Tool, ToolChange, ToolFuture,
+};
 
 use self::offer::{Terms, difference};
-use self::server::{Call, McpServer, Said, Trouble};
+use self::server::{Call, CallReply, McpServer, Trouble};
 
 /// The rule of tools that are no longer described as the model was told; what they are described as now follows it.
 pub const CHANGED_RULE: &str = "mcp:definition_changed";
@@ -69,7 +71,7 @@ pub struct McpTool {
 }
 
 impl Tool for McpTool {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let (server, tool, limits) = (self.server.clone(), self.tool.clone(), self.limits);
         let terms = self.terms.clone();
         Box::pin(async move {
@@ -94,11 +96,11 @@ impl Tool for McpTool {
                     answers,
                 };
                 answers = match server.call(call).await {
-                    Ok(Said::Answer(answer)) => {
+                    Ok(CallReply::Answer(answer)) => {
                         return Outcome::Done(result::read(answer, limits.answer_bytes));
                     }
-                    Ok(Said::Asks(pending)) => return Outcome::Pending(pending),
-                    Ok(Said::Again(answers)) => answers,
+                    Ok(CallReply::Asks(pending)) => return Outcome::Pending(pending),
+                    Ok(CallReply::Again(answers)) => answers,
                     Err(Trouble::NotSent(why)) => return failed(format!("not executed: {why}")),
                     Err(Trouble::Refused(why)) => return failed(why),
                     Err(Trouble::Login(challenge)) => {
@@ -114,12 +116,12 @@ impl Tool for McpTool {
         })
     }
 
-    fn secrets(&self, invocation: &Invocation) -> Option<Handed> {
+    fn secrets(&self, invocation: &Invocation) -> Option<SecretsFuture> {
         let (server, owner) = (self.server.clone(), invocation.owner.clone());
         Some(Box::pin(async move { server.handed(Some(&owner)).await }))
     }
 
-    fn look(&self, owner: &UserId) -> Option<Looking> {
+    fn look(&self, owner: &UserId) -> Option<LookupFuture> {
         let (server, owner) = (self.server.clone(), owner.clone());
         Some(Box::pin(async move {
             let server = server.of_user(&owner).await;
@@ -137,7 +139,7 @@ impl Tool for McpTool {
         self.server.desk().map_or(Nature::Plain, |desk| Nature::Login(desk))
     }
 
-    fn changed(&self, shown: &ToolSpec, owner: &UserId) -> Option<Changed> {
+    fn changed(&self, shown: &ToolSpec, owner: &UserId) -> Option<ToolChange> {
         let offer = self.server.known_of_user(owner).offer(&self.tool)?;
         let now = offer.spec(&self.terms);
         let server = self.server.name();
@@ -145,15 +147,15 @@ impl Tool for McpTool {
             let digest = now.schema_digest().to_string();
             let rule = format!("{CHANGED_RULE}:{digest}:{:?}", now.replay).to_lowercase();
             let reason = format!(
-                "the MCP server `{server}` has changed {} since the model was told of it: {difference}",
+                "the MCP server `{server}` has changed {} since the run started: {difference}",
                 self.tool
             );
-            return Some(Changed { rule, reason });
+            return Some(ToolChange { rule, reason });
         }
         if offer.asks(&self.terms) && !self.asks {
             let reason =
                 format!("the MCP server `{server}` no longer says that {} changes nothing", self.tool);
-            return Some(Changed { rule: ASKS_NOW_RULE.to_owned(), reason });
+            return Some(ToolChange { rule: ASKS_NOW_RULE.to_owned(), reason });
         }
         None
     }
@@ -172,5 +174,5 @@ fn login(server: &str, challenge: &str) -> Outcome {
     let question = "Give the server's entry below `tools` a header that it takes (or renew the one it has), then \
                     answer: the call is made again.";
     let ask = Ask { reason: Some(reason), question: Some(Body::text(question)), ..Ask::default() };
-    Outcome::Pending(Box::new(Pending { kind: SuspendFor::Auth, ask, timeout: None, secret: None }))
+    Outcome::Pending(Box::new(Suspension { kind: SuspendFor::Auth, ask, timeout: None, secret: None }))
 }

@@ -59,7 +59,7 @@ pub enum BadWorkspace {
 
 /// Why a file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum FileRefusal {
     /// A path that leads out, or nowhere.
     #[error("{path:?} is not a path inside the workspace: {why}")]
     Path {
@@ -155,8 +155,8 @@ impl Workspace {
     }
 
     /// The path as it would be opened, if its text alone does not speak against it.
-    pub fn checked(&self, path: &str, intent: Intent) -> Result<PathBuf, Refused> {
-        let bad = |why| Refused::Path { path: path.to_owned(), why };
+    pub fn checked(&self, path: &str, intent: Intent) -> Result<PathBuf, FileRefusal> {
+        let bad = |why| FileRefusal::Path { path: path.to_owned(), why };
         if path.contains('\0') {
             return Err(bad("it has a NUL character"));
         }
@@ -173,13 +173,13 @@ impl Workspace {
         }
         if self.is_protected(&inside) {
             let why = "it belongs to this server";
-            return Err(Refused::Protected { path: path.to_owned(), why });
+            return Err(FileRefusal::Protected { path: path.to_owned(), why });
         }
         let is_git = |part: Component<'_>| part.as_os_str().eq_ignore_ascii_case(".git");
         if intent == Intent::Change && inside.components().any(is_git) {
             // A hook or a setting there is a program that the next git command starts.
             let why = "what git keeps is changed with git";
-            return Err(Refused::Protected { path: path.to_owned(), why });
+            return Err(FileRefusal::Protected { path: path.to_owned(), why });
         }
         Ok(inside)
     }
@@ -189,22 +189,22 @@ impl Workspace {
     }
 
     /// The text of a file.
-    pub fn read(&self, path: &str, max: u64) -> Result<String, Refused> {
+    pub fn read(&self, path: &str, max: u64) -> Result<String, FileRefusal> {
         let (file, _) = self.regular(path, Intent::Look)?;
         let mut bytes = Vec::new();
         let read = file.take(max.saturating_add(1)).read_to_end(&mut bytes);
-        read.map_err(|error| Refused::System { path: path.to_owned(), error: error.to_string() })?;
+        read.map_err(|error| FileRefusal::System { path: path.to_owned(), error: error.to_string() })?;
         let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if size > max {
-            return Err(Refused::Size { path: path.to_owned(), size, max });
+            return Err(FileRefusal::Size { path: path.to_owned(), size, max });
         }
-        String::from_utf8(bytes).map_err(|_| Refused::Text(path.to_owned()))
+        String::from_utf8(bytes).map_err(|_| FileRefusal::Text(path.to_owned()))
     }
 
     /// Writes a whole file, or leaves it as it was: a new file takes the place of the old one. Directories on the way
     /// are made.
-    pub fn write(&self, path: &str, text: &str) -> Result<(), Refused> {
-        let (parent, name) = self.parent(path, Missing::Make)?;
+    pub fn write(&self, path: &str, text: &str) -> Result<(), FileRefusal> {
+        let (parent, name) = self.parent(path, MissingDirectories::Make)?;
         let mode = match self.looked_at(path, &parent, &name)? {
             Some(old) => Mode::from_raw_mode(old.st_mode & 0o777),
             None => Mode::from_raw_mode(0o644),
@@ -216,7 +216,7 @@ impl Workspace {
         let mut file = File::from(file);
         let written = file
             .write_all(text.as_bytes())
-            .map_err(|error| Refused::System { path: path.to_owned(), error: error.to_string() })
+            .map_err(|error| FileRefusal::System { path: path.to_owned(), error: error.to_string() })
             .and_then(|()| fchmod(&file, mode).map_err(failed))
             .and_then(|()| fsync(&file).map_err(failed))
             .and_then(|()| renameat(&parent, &scratch, &parent, name.as_path()).map_err(failed));
@@ -227,8 +227,8 @@ impl Workspace {
     }
 
     /// Removes a file.
-    pub fn delete(&self, path: &str) -> Result<(), Refused> {
-        let (parent, name) = self.parent(path, Missing::Refuse)?;
+    pub fn delete(&self, path: &str) -> Result<(), FileRefusal> {
+        let (parent, name) = self.parent(path, MissingDirectories::Refuse)?;
         if self.looked_at(path, &parent, &name)?.is_none() {
             return Err(system(path, Errno::NOENT));
         }
@@ -236,7 +236,7 @@ impl Workspace {
     }
 
     /// What a directory has, sorted by name; the second value says how many entries are left out.
-    pub fn list(&self, path: &str, max: usize) -> Result<(Vec<Entry>, usize), Refused> {
+    pub fn list(&self, path: &str, max: usize) -> Result<(Vec<Entry>, usize), FileRefusal> {
         let inside = self.checked(path, Intent::Look)?;
         let failed = |error: Errno| system(path, error);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -264,7 +264,7 @@ impl Workspace {
     }
 
     /// An open regular file with one name.
-    fn regular(&self, path: &str, intent: Intent) -> Result<(File, Stat), Refused> {
+    fn regular(&self, path: &str, intent: Intent) -> Result<(File, Stat), FileRefusal> {
         let inside = self.checked(path, intent)?;
         // Without blocking: a pipe would wait for its writer for ever.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -279,16 +279,16 @@ impl Workspace {
     }
 
     /// The directory that a path's last name is in, opened, and that name.
-    fn parent(&self, path: &str, missing: Missing) -> Result<(OwnedFd, PathBuf), Refused> {
+    fn parent(&self, path: &str, missing: MissingDirectories) -> Result<(OwnedFd, PathBuf), FileRefusal> {
         let inside = self.checked(path, Intent::Change)?;
         let Some(name) = inside.file_name() else {
-            return Err(Refused::Path { path: path.to_owned(), why: "it names no file" });
+            return Err(FileRefusal::Path { path: path.to_owned(), why: "it names no file" });
         };
         let above = inside.parent().unwrap_or(Path::new(""));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let failed = |error: Errno| system(path, error);
         let parent = match (self.resolve(above, flags), missing) {
-            (Err(Errno::NOENT), Missing::Make) => {
+            (Err(Errno::NOENT), MissingDirectories::Make) => {
                 let mut so_far = PathBuf::new();
                 for part in above.components() {
                     let at = self.resolve(&so_far, flags).map_err(failed)?;
@@ -306,7 +306,7 @@ impl Workspace {
 
     /// What stands under a name, if it is a file that may be replaced or removed. Whoever swaps it afterwards loses
     /// their link and nothing else: a rename or removal never follows one.
-    fn looked_at(&self, path: &str, parent: &OwnedFd, name: &Path) -> Result<Option<Stat>, Refused> {
+    fn looked_at(&self, path: &str, parent: &OwnedFd, name: &Path) -> Result<Option<Stat>, FileRefusal> {
         match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => fits(path, &stat).map(|()| Some(stat)),
             Err(Errno::NOENT) => Ok(None),
@@ -328,16 +328,16 @@ impl Workspace {
 
 /// What becomes of directories that are missing on the way.
 #[derive(Clone, Copy)]
-enum Missing {
+enum MissingDirectories {
     Make,
     Refuse,
 }
 
-fn fits(path: &str, stat: &Stat) -> Result<(), Refused> {
+fn fits(path: &str, stat: &Stat) -> Result<(), FileRefusal> {
     match what_it_is(stat) {
-        "a file" if stat.st_nlink > 1 => Err(Refused::HardLink(path.to_owned())),
+        "a file" if stat.st_nlink > 1 => Err(FileRefusal::HardLink(path.to_owned())),
         "a file" => Ok(()),
-        what => Err(Refused::Kind { path: path.to_owned(), what }),
+        what => Err(FileRefusal::Kind { path: path.to_owned(), what }),
     }
 }
 
@@ -353,12 +353,14 @@ fn what_it_is(stat: &Stat) -> &'static str {
     }
 }
 
-fn system(path: &str, error: Errno) -> Refused {
+fn system(path: &str, error: Errno) -> FileRefusal {
     let path = path.to_owned();
     match error {
-        Errno::LOOP => Refused::Path { path, why: "a symbolic link is on the way" },
-        Errno::XDEV => Refused::Path { path, why: "it leads out of the workspace or to another file system" },
-        Errno::NOENT => Refused::System { path, error: "there is no such file or directory".into() },
-        other => Refused::System { path, error: other.to_string() },
+        Errno::LOOP => FileRefusal::Path { path, why: "a symbolic link is on the way" },
+        Errno::XDEV => {
+            FileRefusal::Path { path, why: "it leads out of the workspace or to another file system" }
+        }
+        Errno::NOENT => FileRefusal::System { path, error: "there is no such file or directory".into() },
+        other => FileRefusal::System { path, error: other.to_string() },
     }
 }

@@ -76,7 +76,7 @@ impl<'a> CallTracks<'a> {
         self.holds.iter().find(|(hold, _)| *hold == key).map(|(_, kind)| *kind)
     }
 
-    /// The outcome of the call; when the run is over, that is something for every call.
+    /// The outcome of the call; when the run has ended, that is something for every call.
     pub(crate) fn result(&self, track: &Track<'a>) -> Option<CallConclusion> {
         match (&track.came_to, self.ended_at) {
             (Some(came_to), _) => Some(came_to.clone()),
@@ -85,7 +85,7 @@ impl<'a> CallTracks<'a> {
         }
     }
 
-    /// A call without a result in a run that is over.
+    /// A call without a result in a run that has ended.
     fn left_behind(&self, track: &Track<'a>) -> CallConclusion {
         if track.is_running {
             unknown("outcome unknown: the run ended while the call was running")

@@ -28,7 +28,7 @@ const SMALL_ROW: usize = 768;
 const LARGER_ROW: usize = 1024;
 /// The same, whatever the policies say.
 const LARGEST_ROW: usize = 1152;
-/// What a digest takes that only some rows have: 52 characters and its name. What the calls of a turn came to so far, and the
+/// What a digest takes that only some rows have: 52 characters and its name. The result of the calls of a turn so far, and the
 /// files that a call names.
 const DIGEST: usize = 64;
 /// An ordinary policy says what silence does and when, or not even that.

@@ -160,7 +160,7 @@ fn connections_to_postgres_are_encrypted_where_the_configuration_says_so() {
     let held = server.ask(&["send", "ops", "please", "--wait"]);
     server.ask(&["holds", "approve", &text(&held["holds"][0]["id"])]);
     let run = text(&held["id"]);
-    until("the run is over", || server.run(&run)["status"] == "completed");
+    until("the run has ended", || server.run(&run)["status"] == "completed");
     drop(server);
     let plain = folder(&sql("disable"), "");
     // An authority that has signed nothing of it.
@@ -370,7 +370,7 @@ fn every_trouble_of_the_database_is_told_and_passes() {
 
     assert_eq!(server.run(&run)["status"], "held", "nothing that was refused happened");
     assert_eq!(request(&server, "POST", &approve, r#"{"resolution": "approve"}"#).0, 200);
-    until("the run is over", || server.run(&run)["status"] == "completed");
+    until("the run has ended", || server.run(&run)["status"] == "completed");
     let verified = standfast(&[
         "audit",
         "verify",
@@ -407,7 +407,7 @@ fn a_database_that_goes_away_and_comes_back() {
     until("it is ready again", || request(&server, "GET", "/readyz", "").0 == 200);
     assert_eq!(server.run(&run)["status"], "held", "nothing that was refused happened");
     assert_eq!(request(&server, "POST", &approve, r#"{"resolution": "approve"}"#).0, 200);
-    until("the run is over", || server.run(&run)["status"] == "completed");
+    until("the run has ended", || server.run(&run)["status"] == "completed");
 }
 
 /// F29: nodes of two versions side by side, as the older one sees it. What a newer one wrote in a newer form is left alone:
@@ -441,7 +441,7 @@ fn an_older_node_leaves_alone_what_a_newer_one_wrote() {
     // What a newer program has written can be read by it; here the older form stands for that.
     cluster::run(&url, &["UPDATE runs SET fold = fold - 1 WHERE fold > (SELECT min(fold) FROM runs)".into()]);
     assert_eq!(request(&node, "POST", &approve, r#"{"resolution": "approve"}"#).0, 200);
-    until("the run is over", || node.run(&run)["status"] == "completed");
+    until("the run has ended", || node.run(&run)["status"] == "completed");
 
     let oldest = "INSERT INTO nodes VALUES (gen_random_uuid(), '{\"version\": \"0.0.1\"}', 4102444800000)";
     cluster::run(&url, &[oldest.into()]);

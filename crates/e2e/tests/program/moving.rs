@@ -48,7 +48,7 @@ fn verifies(folder: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// S2-24, C9, F19: what waits in SQLite is moved to Postgres and decided there; what waits there comes back. Ids, logs
+/// S2-24, C9, F19: what is pending in SQLite is moved to Postgres and decided there; what is pending there comes back. Ids, logs
 /// and chains are the same on both sides.
 #[test]
 fn runs_move_to_another_database_and_back() {

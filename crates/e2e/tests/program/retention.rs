@@ -82,7 +82,7 @@ fn proven(config: &str) -> BTreeMap<String, usize> {
     proven
 }
 
-/// F31, S0-53: the contents of what is over go after their time, by one node, once; what waits stays and can be decided; the
+/// F31, S0-53: the contents of what has ended go after their time, by one node, once; what is pending stays and can be decided; the
 /// audit verifies and says which runs those were.
 fn contents_go_after_their_time(sql: &str, nodes: usize, is_secret_stored: impl Fn(&Path) -> bool) {
     let folder = folder(sql, ", retention: {ended_runs: 3s}");
@@ -143,7 +143,7 @@ fn without_a_word_everything_is_kept() {
     let server = serve(folder.path());
     let (run, hold) = held(&server);
     server.ask(&["holds", "approve", &hold]);
-    until("the run is over", || status(&server, &run) == "completed");
+    until("the run has ended", || status(&server, &run) == "completed");
     std::thread::sleep(Duration::from_secs(4));
     assert!(kinds(&server, &run).contains(&"call.finished".to_owned()));
     assert_eq!(proven(&folder.path().join("standfast.yaml").display().to_string()), BTreeMap::new());

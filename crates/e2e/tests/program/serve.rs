@@ -377,7 +377,7 @@ async fn a_server_that_cannot_start_says_why() {
     }
 }
 
-/// SIGTERM: streams end, the process ends with 0, and what waits still waits.
+/// SIGTERM: streams end, the process ends with 0, and what is pending still waits.
 #[tokio::test]
 async fn a_signal_ends_the_server_in_order() {
     let data = tempfile::tempdir().unwrap();

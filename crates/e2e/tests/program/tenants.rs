@@ -27,7 +27,7 @@ struct Site {
     client: reqwest::Client,
 }
 
-/// What a request came to: status, body, and every header but the date and the token of forms, which is drawn each time.
+/// The result of a request: status, body, and every header but the date and the token of forms, which is drawn each time.
 type Answered = (u16, String, Vec<(String, String)>);
 
 impl Site {

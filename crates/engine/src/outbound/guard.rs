@@ -21,12 +21,12 @@ pub struct Guard {
     /// Hosts that may be called whatever their address is: `host`, or `host:port`; in lower case.
     pub allowed_hosts: BTreeSet<String>,
     /// Whether other hosts may be called at all.
-    pub others: Others,
+    pub others: UnnamedHosts,
 }
 
 /// Whether hosts that nobody named may be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Others {
+pub enum UnnamedHosts {
     /// At public addresses.
     #[default]
     Public,
@@ -36,7 +36,7 @@ pub enum Others {
 
 /// Why an address is not called.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Blocked {
+pub enum BlockReason {
     /// No address that can be called.
     #[error("{url:?} cannot be called: {why}")]
     Url {
@@ -70,7 +70,7 @@ pub enum Blocked {
 
 /// An address that was checked.
 #[derive(Debug, Clone)]
-pub struct Checked {
+pub struct CheckedAddress {
     /// The whole address.
     pub url: Url,
     /// The host as the client looks it up.
@@ -81,8 +81,8 @@ pub struct Checked {
 
 impl Guard {
     /// What can be said without asking anybody: the form, and addresses that are written as numbers.
-    pub fn check_text(&self, url: &str) -> Result<Url, Blocked> {
-        let bad = |why: &str| Blocked::Url { url: url.to_owned(), why: why.to_owned() };
+    pub fn check_text(&self, url: &str) -> Result<Url, BlockReason> {
+        let bad = |why: &str| BlockReason::Url { url: url.to_owned(), why: why.to_owned() };
         if url.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return Err(bad("it has spaces or control characters"));
         }
@@ -97,24 +97,24 @@ impl Guard {
         if self.names(&host, port) {
             return Ok(parsed);
         }
-        if self.others == Others::Never {
-            return Err(Blocked::NotNamed(host));
+        if self.others == UnnamedHosts::Never {
+            return Err(BlockReason::NotNamed(host));
         }
         if let Ok(address) = host.parse::<IpAddr>()
             && !is_public(address)
         {
-            return Err(Blocked::NotPublic { host, address });
+            return Err(BlockReason::NotPublic { host, address });
         }
         Ok(parsed)
     }
 
     /// Looks up where it leads. One address that is not public spoils them all.
-    pub async fn check(&self, url: &str) -> Result<Checked, Blocked> {
+    pub async fn check(&self, url: &str) -> Result<CheckedAddress, BlockReason> {
         let url = self.check_text(url)?;
         let Some((host, port)) = host_and_port(&url) else {
-            return Err(Blocked::Url { url: url.to_string(), why: "it has no host".into() });
+            return Err(BlockReason::Url { url: url.to_string(), why: "it has no host".into() });
         };
-        let nowhere = |error: String| Blocked::NoAddress { host: host.clone(), error };
+        let nowhere = |error: String| BlockReason::NoAddress { host: host.clone(), error };
         let found = timeout(LOOK_UP, lookup_host((host.as_str(), port))).await;
         let found = found.map_err(|_| nowhere("the DNS lookup timed out".into()))?;
         let addresses: Vec<SocketAddr> = found.map_err(|error| nowhere(error.to_string()))?.collect();
@@ -124,9 +124,9 @@ impl Guard {
         if !self.names(&host, port)
             && let Some(address) = addresses.iter().map(SocketAddr::ip).find(|address| !is_public(*address))
         {
-            return Err(Blocked::NotPublic { host, address });
+            return Err(BlockReason::NotPublic { host, address });
         }
-        Ok(Checked { url, host, addresses })
+        Ok(CheckedAddress { url, host, addresses })
     }
 
     /// Whether the host of an address is named.

@@ -11,7 +11,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Method};
 use standfast_core::time::Millis;
 
-use super::guard::{Blocked, Checked, Guard};
+use super::guard::{BlockReason, CheckedAddress, Guard};
 use crate::clock::duration;
 
 /// How long making a connection may take.
@@ -71,7 +71,7 @@ pub struct Answer {
 pub enum Trouble {
     /// It may not be called.
     #[error(transparent)]
-    Blocked(#[from] Blocked),
+    Blocked(#[from] BlockReason),
     /// Nothing was sent.
     #[error("nothing was sent: {0}")]
     NotSent(String),
@@ -117,7 +117,7 @@ pub async fn send(guard: &Guard, limits: &HttpLimits, request: Request) -> Resul
 }
 
 /// A client that connects to what was checked and to nothing else: it never looks up the name again.
-fn client(checked: &Checked, limits: &HttpLimits) -> reqwest::Result<Client> {
+fn client(checked: &CheckedAddress, limits: &HttpLimits) -> reqwest::Result<Client> {
     Client::builder()
         .resolve_to_addrs(&checked.host, &checked.addresses)
         .redirect(Policy::none())
@@ -190,7 +190,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let url = format!("http://no-such-name.invalid:{}/", address.port()).parse().unwrap();
-        let checked = Checked { url, host: "no-such-name.invalid".into(), addresses: vec![address] };
+        let checked = CheckedAddress { url, host: "no-such-name.invalid".into(), addresses: vec![address] };
         let serve = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = [0; 1024];

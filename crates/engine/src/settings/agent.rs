@@ -45,7 +45,7 @@ pub struct Agent {
     /// Where its runs live.
     pub lives: StorageKind,
     /// The inboxes that it takes work from.
-    pub serves: Option<Serves>,
+    pub serves: Option<InboxService>,
     /// What it is for, where that is said.
     pub purpose: Option<String>,
     /// What it says on its A2A card beyond the usual.
@@ -87,7 +87,7 @@ impl Agent {
 
 /// How an agent serves inboxes (S4-30).
 #[derive(Debug, Clone)]
-pub struct Serves {
+pub struct InboxService {
     /// From which it takes work.
     pub inboxes: Vec<ServedInbox>,
     /// How many tasks it works on at once, on each node.
@@ -107,16 +107,16 @@ pub struct ServedInbox {
     pub types: Vec<String>,
 }
 
-impl Serves {
+impl InboxService {
     /// What an agent's tasks are pinned to: `suspend` is there beside its own tools, and is the only one of its kind.
     #[must_use]
-    pub fn new(agent: &Definition, inboxes: Vec<ServedInbox>, max_concurrent: usize) -> Option<Serves> {
+    pub fn new(agent: &Definition, inboxes: Vec<ServedInbox>, max_concurrent: usize) -> Option<InboxService> {
         let mut definition = agent.clone();
         let usual = ToolName::new(suspend::NAME).ok()?;
         definition.tools.remove(&usual);
         definition.tools.insert(ToolName::new(suspend::IN_INBOXES).ok()?, SuspendForInput::spec());
         let digest = definition.digest();
-        Some(Serves { inboxes, max_concurrent, definition: Arc::new(definition), digest })
+        Some(InboxService { inboxes, max_concurrent, definition: Arc::new(definition), digest })
     }
 
     /// Whether it takes such work.

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use standfast_core::id::HoldId;
 use standfast_core::name::UserId;
 
-use super::Pending;
+use super::Suspension;
 use crate::vault::Vault;
 
 /// The path that authorization servers send browsers back to.
@@ -31,7 +31,7 @@ pub const ON_THE_WAY: &str = "login on its way";
 pub struct NoLogin(pub String);
 
 /// A login that has begun.
-pub struct Begun {
+pub struct StartedLogin {
     /// Where the browser goes.
     pub url: String,
     /// What it brings back: the name of a cookie and its value.
@@ -40,7 +40,7 @@ pub struct Begun {
 
 /// What an authorization server sent a browser back with.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub struct Returned {
+pub struct AuthorizationResponse {
     /// What names the login that was begun.
     pub state: Option<String>,
     /// What tokens are got for.
@@ -53,7 +53,7 @@ pub struct Returned {
     pub error_description: Option<String>,
 }
 
-impl Returned {
+impl AuthorizationResponse {
     /// The cookie that must come with it.
     #[must_use]
     pub fn cookie(&self) -> Option<String> {
@@ -67,10 +67,10 @@ pub trait LoginDesk: Send + Sync {
     fn server(&self) -> &str;
 
     /// What a person is asked for a login. The hold is known before, so that the address can name it.
-    fn asks<'a>(&'a self, hold: HoldId, owner: &'a UserId) -> BoxFuture<'a, Pending>;
+    fn asks<'a>(&'a self, hold: HoldId, owner: &'a UserId) -> BoxFuture<'a, Suspension>;
 
     /// Begins a login for a hold.
-    fn begin(&self, hold: HoldId) -> BoxFuture<'_, Result<Begun, NoLogin>>;
+    fn begin(&self, hold: HoldId) -> BoxFuture<'_, Result<StartedLogin, NoLogin>>;
 
     /// Finishes a login with what the browser came back with, and keeps the tokens for this user.
     fn finish<'a>(
@@ -78,7 +78,7 @@ pub trait LoginDesk: Send + Sync {
         hold: HoldId,
         owner: &'a UserId,
         cookie: &'a str,
-        returned: &'a Returned,
+        returned: &'a AuthorizationResponse,
     ) -> BoxFuture<'a, Result<(), NoLogin>>;
 
     /// Asks the server what it offers with the login of this user, and remembers it.

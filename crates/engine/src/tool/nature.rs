@@ -77,10 +77,10 @@ pub trait RemoteWork: Send + Sync {
     /// Asks outside whether a call that waits with this state (see [`Ask::resume`](standfast_core::hold::Ask::resume)) can
     /// go on. A yes starts the call again, with [`look_again`](super::look_again); a no, also one that only means that
     /// nobody could be asked, is asked again later.
-    fn watch(&self, state: &Body) -> Option<Watching>;
+    fn watch(&self, state: &Body) -> Option<WatchFuture>;
 
     /// Nobody waits any more for what a call with this state began: the outside is told, again and again until it has heard.
-    fn abandon(&self, state: &Body) -> Option<Abandoning>;
+    fn abandon(&self, state: &Body) -> Option<AbandonFuture>;
 }
 
 /// Work for another agent of this server.
@@ -98,11 +98,11 @@ pub struct SubRun {
     pub message: Message,
 }
 
-/// Telling the outside that nobody waits any more; what stands in the way, when it is to be told again.
-pub type Abandoning = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+/// Telling the outside that the call was given up; what stands in the way, when it is to be told again.
+pub type AbandonFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// A question to the outside: whether a call that waits can go on.
-pub type Watching = Pin<Box<dyn Future<Output = bool> + Send>>;
+pub type WatchFuture = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// What the engine asks of a tool by its nature.
 impl dyn Tool + '_ {
@@ -144,13 +144,13 @@ impl dyn Tool + '_ {
 
     /// Asks outside whether a call that waits with this state can go on; see [`RemoteWork::watch`].
     #[must_use]
-    pub fn watch(&self, state: &Body) -> Option<Watching> {
+    pub fn watch(&self, state: &Body) -> Option<WatchFuture> {
         self.remote_work()?.watch(state)
     }
 
-    /// Tells the outside that nobody waits any more; see [`RemoteWork::abandon`].
+    /// Tells the outside that the call was given up; see [`RemoteWork::abandon`].
     #[must_use]
-    pub fn abandon(&self, state: &Body) -> Option<Abandoning> {
+    pub fn abandon(&self, state: &Body) -> Option<AbandonFuture> {
         self.remote_work()?.abandon(state)
     }
 

@@ -12,7 +12,7 @@ use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::transcript::{Entry, transcript};
 
-use super::{Invocation, LogReader, Nature, Outcome, Running, Tool};
+use super::{Invocation, LogReader, Nature, Outcome, Tool, ToolFuture};
 
 /// What models call it.
 pub const NAME: &str = "read_result";
@@ -36,7 +36,7 @@ struct Arguments {
 }
 
 impl ReadResult {
-    /// How a model is told of it.
+    /// How it is described to a model.
     #[must_use]
     pub fn spec() -> ToolSpec {
         let Ok(schema) = RawJson::parse(SCHEMA) else { unreachable!("a constant that the tests read") };
@@ -52,7 +52,7 @@ impl ReadResult {
 }
 
 impl Tool for ReadResult {
-    fn run(&self, _: Invocation) -> Running {
+    fn run(&self, _: Invocation) -> ToolFuture {
         let why = Body::text("not executed: the log of the run is not at hand");
         Box::pin(std::future::ready(Outcome::Done(ToolResult::Failed(why))))
     }

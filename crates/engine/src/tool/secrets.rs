@@ -12,7 +12,7 @@ use standfast_core::hold::Ask;
 use standfast_core::json::RawJson;
 use standfast_core::message::ToolResult;
 
-use super::{Outcome, Pending};
+use super::{Outcome, Suspension};
 
 /// What stands in the place of a secret.
 const CUT: &str = "[secret]";
@@ -134,7 +134,7 @@ impl Secrets {
         }
     }
 
-    /// What a start came to, without them.
+    /// The result of a start, without them.
     #[must_use]
     pub fn cut_outcome(&self, outcome: Outcome) -> Outcome {
         if self.0.is_empty() {
@@ -144,8 +144,8 @@ impl Secrets {
             Outcome::Done(result) => Outcome::Done(self.cut_result(result)),
             Outcome::Unknown(why) => Outcome::Unknown(self.cut(why)),
             Outcome::Pending(pending) => {
-                let Pending { kind, ask, timeout, secret } = *pending;
-                Outcome::Pending(Box::new(Pending { kind, ask: self.cut_ask(ask), timeout, secret }))
+                let Suspension { kind, ask, timeout, secret } = *pending;
+                Outcome::Pending(Box::new(Suspension { kind, ask: self.cut_ask(ask), timeout, secret }))
             }
         }
     }

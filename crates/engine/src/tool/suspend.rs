@@ -10,7 +10,7 @@ use standfast_core::hold::Ask;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 
-use super::{Invocation, Outcome, Pending, Running, Tool};
+use super::{Invocation, Outcome, Suspension, Tool, ToolFuture};
 
 /// Its name, unless an agent calls it otherwise.
 pub const NAME: &str = "suspend-for-input";
@@ -18,7 +18,7 @@ pub const NAME: &str = "suspend-for-input";
 /// What models know it by when they work on a task of an inbox (C36).
 pub const IN_INBOXES: &str = "suspend";
 
-/// What the model is told of it.
+/// How it is described to the model.
 const DESCRIPTION: &str = "Pause task execution to request human input";
 
 /// What it takes.
@@ -29,7 +29,7 @@ const SCHEMA: &str = r#"{"type":"object","properties":{"reason":{"type":"string"
 pub struct SuspendForInput;
 
 impl SuspendForInput {
-    /// How a model is told of it. Asking twice harms nobody, so a lost start is repeated without asking about it.
+    /// How it is described to a model. Asking twice harms nobody, so a lost start is repeated without asking about it.
     #[must_use]
     pub fn spec() -> ToolSpec {
         let Ok(schema) = RawJson::parse(SCHEMA) else { unreachable!("the schema is a constant") };
@@ -45,9 +45,9 @@ impl SuspendForInput {
 }
 
 impl Tool for SuspendForInput {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let outcome = match ask(&invocation.arguments) {
-            Ok(ask) => Outcome::Pending(Box::new(Pending {
+            Ok(ask) => Outcome::Pending(Box::new(Suspension {
                 kind: SuspendFor::Input,
                 ask,
                 timeout: None,

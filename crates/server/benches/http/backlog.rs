@@ -13,7 +13,7 @@ use standfast_core::message::Message;
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
 use standfast_engine::clock::Clock;
-use standfast_engine::model::{Asked, Live, Model, ModelReply, Prompt};
+use standfast_engine::model::{Live, Model, ModelFuture, ModelReply, Prompt};
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
 use standfast_engine::{Engine, NewRun};
 use tokio::runtime::Runtime;
@@ -30,7 +30,7 @@ const SHARES: [(&str, usize); 4] = [("first", 70), ("second", 10), ("third", 10)
 /// Longest wait between two runs before the bench gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What working off a backlog came to.
+/// The result of working off a backlog.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Backlog {
     pub(crate) count: usize,
@@ -162,7 +162,7 @@ struct Noting {
 }
 
 impl Model for Noting {
-    fn ask<'a>(&'a self, _: Prompt, _: &'a Live) -> Asked<'a> {
+    fn ask<'a>(&'a self, _: Prompt, _: &'a Live) -> ModelFuture<'a> {
         self.asks.lock().unwrap().push((self.agent.clone(), now()));
         let reply = ModelReply { text: Some(ours::DONE.into()), ..ModelReply::default() };
         Box::pin(std::future::ready(Ok(reply)))

@@ -126,7 +126,7 @@ pub(crate) async fn connected(addresses: &[&str], count: usize) -> Vec<Connectio
     connections
 }
 
-/// Lets these clients do their cycles until the time is over.
+/// Lets these clients do their cycles until the time is up.
 pub(crate) async fn load<Client: Send + 'static>(
     waiting: Vec<Client>,
     seconds: f64,

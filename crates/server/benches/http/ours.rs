@@ -17,7 +17,7 @@ use standfast_engine::Engine;
 use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
-use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
+use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
 use standfast_models::scripted::{Line, Script};
 use standfast_store::Store;
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
@@ -111,12 +111,12 @@ pub(crate) fn agent(name: &str, lines: Vec<Line>) -> (AgentName, Arc<Agent>) {
 struct Nothing;
 
 impl Tool for Nothing {
-    fn run(&self, _: Invocation) -> Running {
+    fn run(&self, _: Invocation) -> ToolFuture {
         Box::pin(std::future::ready(Outcome::Done(ToolResult::Ok(Body::text("deleted")))))
     }
 }
 
-/// One cycle as a client lives it: two requests, the second answered when the run is over.
+/// One cycle as a client lives it: two requests, the second answered when the run has ended.
 pub(crate) async fn cycle(connection: &mut Connection) -> Option<Lap> {
     let start = now();
     let hold = held(connection).await;
@@ -147,7 +147,7 @@ pub(crate) async fn started(connection: &mut Connection) -> (String, String) {
     (text_of(&held, "id").to_owned(), text_of(holds, "id").to_owned())
 }
 
-/// Approves it and waits until the run is over.
+/// Approves it and waits until the run has ended.
 pub(crate) async fn approved(connection: &mut Connection, hold: &str) {
     let body = r#"{"resolution": "approve", "wait": "settled"}"#;
     connection.post(&format!("/api/v1/holds/{hold}/resolve"), body).await;

@@ -177,7 +177,7 @@ fn beside_a_snapshot(runtime: &Runtime, postgres: &Postgres, seconds: f64) -> Sn
     snapshot
 }
 
-/// How long it takes to look for due runs, again and again until the load is over. What is found is left to the nodes.
+/// How long it takes to look for due runs, again and again until the load has ended. What is found is left to the nodes.
 async fn searches(database: &Database, is_over: impl Fn() -> bool) -> Vec<f64> {
     let (store, clock) = (ours::open(Path::new(&database.address)), Clock::system());
     let mut took = Vec::new();

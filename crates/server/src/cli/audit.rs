@@ -24,7 +24,7 @@ use super::plain::plain;
 
 /// What is audited.
 #[derive(Debug, Args)]
-pub(super) struct Audited {
+pub(super) struct AuditTarget {
     /// The SQLite file of a server.
     #[arg(required_unless_present = "config", conflicts_with = "config")]
     file: Option<PathBuf>,
@@ -35,7 +35,7 @@ pub(super) struct Audited {
 
 /// The file of signed heads, and its keys.
 #[derive(Debug, Args)]
-pub(super) struct Signed {
+pub(super) struct SignedHeadsArgs {
     /// A file of signed heads. Default: `server.audit.heads` of the configuration.
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
@@ -45,9 +45,9 @@ pub(super) struct Signed {
     keys: Vec<PathBuf>,
 }
 
-impl Signed {
+impl SignedHeadsArgs {
     /// The heads that must hold; none when nobody names any.
-    fn read(&self, what: &Audited) -> Result<Option<SignedHeads>, String> {
+    fn read(&self, what: &AuditTarget) -> Result<Option<SignedHeads>, String> {
         let settings = what.heads()?;
         let configured = settings.as_ref().map(|settings| &settings.file);
         let Some(file) = self.heads.as_ref().or(configured) else { return Ok(None) };
@@ -61,7 +61,7 @@ impl Signed {
     }
 
     /// Which file is added to, with which key.
-    fn settings(&self, what: &Audited) -> Result<(PathBuf, KeySource), String> {
+    fn settings(&self, what: &AuditTarget) -> Result<(PathBuf, KeySource), String> {
         let settings = what.heads()?;
         let (file, key) = match settings {
             Some(HeadSettings { file, key, .. }) => (Some(file), Some(key)),
@@ -76,7 +76,7 @@ impl Signed {
     }
 }
 
-impl Audited {
+impl AuditTarget {
     /// What the configuration says of signed heads.
     fn heads(&self) -> Result<Option<HeadSettings>, String> {
         let Some(path) = &self.config else { return Ok(None) };
@@ -92,7 +92,7 @@ impl Audited {
     }
 
     /// What there is to say of every run, and which database that was.
-    fn verify(&self, signed: &Signed, progress: impl FnMut(u64)) -> Result<Verified, String> {
+    fn verify(&self, signed: &SignedHeadsArgs, progress: impl FnMut(u64)) -> Result<Verification, String> {
         let database = self.database()?;
         // Read first: what is appended meanwhile is in the database, not in the heads.
         let heads = signed.read(self)?;
@@ -104,7 +104,7 @@ impl Audited {
             Database::Postgres(named) => postgres::verify_against(&named.options(), &covered, progress)
                 .map_err(|error| format!("{}: {error}", named.setting)),
         };
-        Ok(Verified { database, report: report?, heads })
+        Ok(Verification { database, report: report?, heads })
     }
 
     /// Hands over the log of one run, or of every run.
@@ -136,14 +136,14 @@ impl Audited {
 }
 
 /// What was verified, and with which heads.
-struct Verified {
+struct Verification {
     database: Database,
     report: Report,
     heads: Option<SignedHeads>,
 }
 
 /// Signs a head, whether or not anything changed.
-pub(crate) fn head(what: &Audited, signed: &Signed, as_json: bool) -> ExitCode {
+pub(crate) fn head(what: &AuditTarget, signed: &SignedHeadsArgs, as_json: bool) -> ExitCode {
     let write = || -> Result<heads::WrittenHead, String> {
         let (file, key) = signed.settings(what)?;
         let written = heads::append(&what.database()?, &file, &key, Clock::system().now(), true);
@@ -176,7 +176,7 @@ fn could_not(error: &str, as_json: bool) -> ExitCode {
     ExitCode::from(2)
 }
 
-pub(crate) fn verify(what: &Audited, signed: &Signed, as_json: bool) -> ExitCode {
+pub(crate) fn verify(what: &AuditTarget, signed: &SignedHeadsArgs, as_json: bool) -> ExitCode {
     let shows_progress = std::io::stderr().is_terminal() && !as_json;
     let progress = |runs: u64| {
         if shows_progress {
@@ -195,7 +195,7 @@ pub(crate) fn verify(what: &Audited, signed: &Signed, as_json: bool) -> ExitCode
     }
 }
 
-fn print_text(Verified { database, report, heads }: &Verified) -> ExitCode {
+fn print_text(Verification { database, report, heads }: &Verification) -> ExitCode {
     for finding in &report.findings {
         println!("{}: {}", plain(&finding.run), plain(&finding.what));
     }
@@ -223,7 +223,7 @@ fn print_text(Verified { database, report, heads }: &Verified) -> ExitCode {
     }
 }
 
-fn print_json(Verified { report, heads, .. }: &Verified) -> ExitCode {
+fn print_json(Verification { report, heads, .. }: &Verification) -> ExitCode {
     let findings: Vec<_> =
         report.findings.iter().map(|finding| json!({ "run": finding.run, "what": finding.what })).collect();
     let is_good = findings.is_empty();

@@ -19,7 +19,7 @@ use standfast_store::AuditEntry;
 use standfast_store::audit::{ExportedLink, ExportedRun, Report};
 use standfast_surfaces::http::rfc3339;
 
-use super::audit::Audited;
+use super::audit::AuditTarget;
 use super::plain::plain;
 
 /// An event as it is exported.
@@ -53,7 +53,7 @@ struct LinkBody {
     hash: String,
 }
 
-pub(super) fn run(what: &Audited, only: Option<&str>, as_json: bool) -> ExitCode {
+pub(super) fn run(what: &AuditTarget, only: Option<&str>, as_json: bool) -> ExitCode {
     let only = match only.map(str::parse::<RunId>).transpose() {
         Ok(only) => only,
         Err(error) => return could_not(&format!("--run: {error}"), as_json),

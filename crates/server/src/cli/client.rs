@@ -23,7 +23,7 @@ const PAGE: &str = "200";
 
 /// What every command that asks a server takes.
 #[derive(Debug, Args)]
-pub(super) struct Asking {
+pub(super) struct ServerArgs {
     /// Print the server's JSON response instead of text.
     #[arg(long)]
     json: bool,
@@ -87,7 +87,7 @@ pub(super) struct Server {
 }
 
 /// Asks, prints what came, and says how it went.
-pub(super) fn ask(asking: &Asking, command: impl FnOnce(&Server) -> Result<String, Failure>) -> ExitCode {
+pub(super) fn ask(asking: &ServerArgs, command: impl FnOnce(&Server) -> Result<String, Failure>) -> ExitCode {
     let form = if asking.json { Form::Json } else { Form::Text };
     match Server::at(asking, form).and_then(|server| command(&server)) {
         Ok(text) => print(&text, ExitCode::SUCCESS),
@@ -132,7 +132,7 @@ pub(super) fn segment(text: &str) -> String {
 }
 
 impl Server {
-    fn at(asking: &Asking, form: Form) -> Result<Server, Failure> {
+    fn at(asking: &ServerArgs, form: Form) -> Result<Server, Failure> {
         let url = asking.server.as_str();
         let no = |why: &str| Failure::CouldNotAsk(format!("{}: {why}", plain(url)));
         match url.split_once("://") {
@@ -301,7 +301,7 @@ fn agent(patience: Patience) -> ureq::Agent {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
-        // What waits here is nobody else's business, and a proxy could not reach this machine anyway.
+        // What is pending here is nobody else's business, and a proxy could not reach this machine anyway.
         .proxy(None)
         .timeout_connect(Some(CONNECT))
         .timeout_global(limit);

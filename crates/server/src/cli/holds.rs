@@ -1,4 +1,4 @@
-//! `standfast holds`: what waits, and deciding it.
+//! `standfast holds`: what is pending, and deciding it.
 //!
 //! Arguments are shown and sent as they are written, byte for byte: what is approved is what runs.
 
@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::client::{Asking, Failure, Form, Patience, Server, ask, joined, read, segment};
+use super::client::{Failure, Form, Patience, Server, ServerArgs, ask, joined, read, segment};
 use super::edit;
 use super::plain::{Text, block, plain, table};
 
@@ -54,7 +54,7 @@ struct List {
     #[arg(long)]
     session: Option<String>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ struct Show {
     /// The id of the hold.
     id: String,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -76,7 +76,7 @@ struct Approve {
     #[arg(long)]
     digest: Option<String>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -90,7 +90,7 @@ struct Edit {
     #[arg(long, value_name = "FILE", conflicts_with = "arguments")]
     arguments_file: Option<PathBuf>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -101,7 +101,7 @@ struct Deny {
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -112,7 +112,7 @@ struct Answer {
     #[arg(allow_negative_numbers = true, value_parser = json_or_text)]
     value: Box<RawValue>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 pub(super) fn run(holds: &Holds) -> ExitCode {
@@ -209,7 +209,7 @@ fn decide(server: &Server, id: &str, decision: &Decision<'_>) -> Result<String, 
     let text = server.post(&path, &body, Patience::Usual)?;
     match server.form {
         Form::Json => Ok(text),
-        Form::Text => Ok(read::<Resolved>(&text)?.line()),
+        Form::Text => Ok(read::<DecisionResponse>(&text)?.line()),
     }
 }
 
@@ -249,16 +249,16 @@ fn edited(server: &Server, wanted: &Edit) -> Result<String, Failure> {
     })
 }
 
-/// What a decision came to.
+/// The result of a decision.
 #[derive(Deserialize)]
-struct Resolved {
+struct DecisionResponse {
     outcome: Text,
     votes: Option<u32>,
     votes_needed: Option<u32>,
     hold: HoldBody,
 }
 
-impl Resolved {
+impl DecisionResponse {
     fn line(&self) -> String {
         let HoldBody { id, run, digest, decided, .. } = &self.hold;
         match (decided, self.votes, self.votes_needed, digest) {
@@ -288,7 +288,7 @@ pub(super) struct HoldBody {
     expires_at: Option<Text>,
     expired_at: Option<Text>,
     assignee: Option<Text>,
-    decided: Option<Decided>,
+    decided: Option<DecisionRecord>,
     arguments_text: Option<Text>,
     reason: Option<Text>,
     question: Option<Text>,
@@ -297,34 +297,34 @@ pub(super) struct HoldBody {
     answer_schema: Option<Box<RawValue>>,
     data: Option<Box<RawValue>>,
     #[serde(default)]
-    path: Vec<Above>,
+    path: Vec<ParentRun>,
 }
 
 /// A run above the one that waits.
 #[derive(Deserialize)]
-struct Above {
+struct ParentRun {
     run: Text,
     agent: Text,
 }
 
 impl HoldBody {
-    /// One line: what waits, or what became of it.
+    /// One line: what is pending, or what became of it.
     pub(super) fn line(&self) -> String {
         let HoldBody { id, kind, agent, .. } = self;
         let tool = self.tool.as_ref().map_or(String::new(), |tool| format!(" of {tool}"));
-        let state = self.decided.as_ref().map_or("pending".to_owned(), Decided::to_string);
+        let state = self.decided.as_ref().map_or("pending".to_owned(), DecisionRecord::to_string);
         format!("{id}  {kind}{tool} ({agent}): {state}")
     }
 
     fn page(&self) -> String {
         let HoldBody { id, run, agent, session, kind, opened_at, .. } = self;
-        let state = self.decided.as_ref().map_or(self.state.to_string(), Decided::to_string);
+        let state = self.decided.as_ref().map_or(self.state.to_string(), DecisionRecord::to_string);
         let mut text = format!("{id}  {kind}, {state}\n");
         text.push_str(&format!(
             "run:      {run}\nagent:    {agent}\nsession:  {session}\nopened:   {opened_at}\n"
         ));
         // The root first.
-        let above = self.path.iter().map(|Above { run, agent }| format!("for:      {agent}, {run}\n"));
+        let above = self.path.iter().map(|ParentRun { run, agent }| format!("for:      {agent}, {run}\n"));
         text.extend(above);
         let more = [
             ("expires:  ", &self.expires_at),
@@ -358,15 +358,15 @@ impl HoldBody {
 
 /// A decision on record.
 #[derive(Deserialize)]
-struct Decided {
+struct DecisionRecord {
     by: Text,
     at: Text,
     how: Text,
 }
 
-impl std::fmt::Display for Decided {
+impl std::fmt::Display for DecisionRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Decided { by, at, how } = self;
+        let DecisionRecord { by, at, how } = self;
         write!(f, "{how} by {by} at {at}")
     }
 }

@@ -1,6 +1,6 @@
 //! `standfast inbox`: tasks of inboxes, and answering what they wait for.
 //!
-//! Without a command, at a terminal, it goes through what waits: shows it, takes an answer, goes on. The types are what
+//! Without a command, at a terminal, it goes through what is pending: shows it, takes an answer, goes on. The types are what
 //! these commands read of the inbox routes.
 
 use std::io::{BufRead, IsTerminal, Write};
@@ -10,17 +10,17 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::client::{Asking, Failure, Form, Patience, Server, ask, read, segment};
+use super::client::{Failure, Form, Patience, Server, ServerArgs, ask, read, segment};
 use super::plain::{Text, block, plain, table};
 
-/// What is wanted of inboxes; without a command what waits is gone through.
+/// What is wanted of inboxes; without a command what is pending is gone through.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Inbox {
     #[command(subcommand)]
     command: Option<InboxCommand>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -30,7 +30,7 @@ enum InboxCommand {
     /// List the tasks of an inbox, newest first.
     Tasks(Tasks),
     /// List tasks that wait for a person, the oldest first.
-    Waiting(Waiting),
+    Waiting(WaitingArgs),
     /// Show a task.
     Show(OneTask),
     /// Add a task to an inbox.
@@ -44,7 +44,7 @@ enum InboxCommand {
 #[derive(Debug, Args)]
 struct List {
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -58,15 +58,15 @@ struct Tasks {
     #[arg(long = "type")]
     kind: Option<String>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Args)]
-struct Waiting {
+struct WaitingArgs {
     /// The inbox. Default: all inboxes.
     inbox: Option<String>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -76,7 +76,7 @@ struct OneTask {
     /// The id of the task.
     task: String,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -98,7 +98,7 @@ struct Add {
     #[arg(long)]
     agent: Option<String>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -114,7 +114,7 @@ struct Resume {
     #[arg(long, value_name = "ID")]
     hold: Option<String>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -127,7 +127,7 @@ struct Cancel {
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 pub(super) fn run(inbox: &Inbox) -> ExitCode {
@@ -140,7 +140,7 @@ pub(super) fn run(inbox: &Inbox) -> ExitCode {
         Some(InboxCommand::Tasks(Tasks { inbox, status, kind, asking })) => ask(asking, |server| {
             listed(server, &format!("{}/tasks", path(inbox)), &[("status", status), ("type", kind)])
         }),
-        Some(InboxCommand::Waiting(Waiting { inbox, asking })) => ask(asking, |server| {
+        Some(InboxCommand::Waiting(WaitingArgs { inbox, asking })) => ask(asking, |server| {
             let of = inbox.as_ref().map_or("/api/inboxes".to_owned(), |inbox| path(inbox));
             listed(server, &format!("{of}/tasks/waiting"), &[])
         }),
@@ -294,7 +294,7 @@ struct Task {
     payload: Box<RawValue>,
     result: Option<Box<RawValue>>,
     error: Option<TaskError>,
-    suspend_payload: Option<Asked>,
+    suspend_payload: Option<TaskQuestion>,
     resume_schema: Option<Box<RawValue>>,
 }
 
@@ -304,7 +304,7 @@ struct TaskError {
 }
 
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct TaskQuestion {
     reason: Option<Text>,
     question: Option<Text>,
     #[serde(default)]
@@ -362,7 +362,7 @@ fn shown(task: &Task) -> String {
     lines.join("\n")
 }
 
-/// Goes through what waits: a number takes an option, an empty line leaves it, `q` ends.
+/// Goes through what is pending: a number takes an option, an empty line leaves it, `q` ends.
 fn go_through(server: &Server) -> Result<String, Failure> {
     let items = server.list("/api/inboxes/tasks/waiting", &[])?;
     if items.is_empty() {

@@ -30,19 +30,19 @@ pub(super) enum Keys {
     /// Create a key. It is shown once; only its hash is stored.
     Create(Create),
     /// List keys with their user, scopes and expiry.
-    List(Which),
+    List(KeyStoreArgs),
     /// Revoke a key. The next request with it is refused.
     Revoke {
         /// The part of the key between `sf_` and the next `_`.
         prefix: String,
         #[command(flatten)]
-        which: Which,
+        which: KeyStoreArgs,
     },
 }
 
 /// Which data directory, and how to print.
 #[derive(Debug, Args)]
-pub(super) struct Which {
+pub(super) struct KeyStoreArgs {
     /// The server's data directory. Default: $XDG_DATA_HOME/standfast, else ~/.local/share/standfast.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -82,7 +82,7 @@ pub(super) struct Create {
     #[arg(long, value_name = "SPAN", value_parser = span)]
     expires: Option<Millis>,
     #[command(flatten)]
-    which: Which,
+    which: KeyStoreArgs,
 }
 
 /// Why it was not done.
@@ -130,7 +130,7 @@ pub(super) fn run(keys: &Keys) -> ExitCode {
     }
 }
 
-fn open(which: &Which) -> Result<KeyStore, Failure> {
+fn open(which: &KeyStoreArgs) -> Result<KeyStore, Failure> {
     Ok(match data::of_server(which.config.as_deref(), which.data.as_deref())? {
         Database::Sqlite(path) => KeyStore::File(CredentialFile::open(path)?),
         Database::Postgres(named) => {
@@ -229,7 +229,7 @@ fn remark(facts: &KeyFacts, prefix: &str, expires_at: Option<Timestamp>, tenant:
     )
 }
 
-fn list(which: &Which) -> Result<String, Failure> {
+fn list(which: &KeyStoreArgs) -> Result<String, Failure> {
     let (credentials, now) = (open(which)?.list(&which.tenant)?, Clock::system().now());
     if which.json {
         let keys: Vec<Value> = credentials.iter().map(|one| as_json(one, now)).collect();
@@ -242,7 +242,7 @@ fn list(which: &Which) -> Result<String, Failure> {
     Ok(table(&["PREFIX", "STATE", "USER", "NAME", "GROUPS", "ROLES", "SCOPES", "CREATED", "EXPIRES"], &rows))
 }
 
-fn revoke(prefix: &str, which: &Which) -> Result<String, Failure> {
+fn revoke(prefix: &str, which: &KeyStoreArgs) -> Result<String, Failure> {
     // A whole key is taken too, because that is what people have at hand.
     let prefix = prefix.strip_prefix("sf_").unwrap_or(prefix);
     let prefix = prefix.split_once('_').map_or(prefix, |(prefix, _)| prefix).to_owned();

@@ -68,7 +68,7 @@ pub(crate) fn run(llm: &Llm) -> ExitCode {
     }
 }
 
-fn asked(check: &Check) -> Result<Found, String> {
+fn asked(check: &Check) -> Result<TrialResult, String> {
     let config = config::load(&check.config, Unset::Refuse).map_err(|error| error.to_string())?;
     let provider = named(&config, &check.name)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -90,7 +90,7 @@ fn named(config: &Config, name: &str) -> Result<Provider, String> {
 }
 
 /// What was found out.
-struct Found {
+struct TrialResult {
     who: String,
     /// What the model was heard to do before it failed, or before all was well.
     calls_tools: bool,
@@ -100,7 +100,7 @@ struct Found {
     failed: Option<Trouble>,
 }
 
-async fn try_out(provider: Provider) -> Result<Found, String> {
+async fn try_out(provider: Provider) -> Result<TrialResult, String> {
     let pieces = Arc::new(AtomicU32::new(0));
     let counted = pieces.clone();
     let live = Live::new(Clock::system(), move |_| {
@@ -127,7 +127,7 @@ async fn try_out(provider: Provider) -> Result<Found, String> {
     let calls_tools = replies.iter().flat_map(|reply| &reply.calls).any(|call| call.tool == TOOL);
     let millis = stopwatch.micros() / 1000;
     let pieces = pieces.load(Ordering::SeqCst);
-    Ok(Found { who: provider.describe(), calls_tools, pieces, replies, millis, failed })
+    Ok(TrialResult { who: provider.describe(), calls_tools, pieces, replies, millis, failed })
 }
 
 fn prompt(provider: &Provider) -> Result<Prompt, String> {
@@ -187,7 +187,7 @@ fn what_follows(reply: &ModelReply) -> Vec<Entry> {
     std::iter::once(Entry::Assistant(reply)).chain(results).collect()
 }
 
-impl Found {
+impl TrialResult {
     fn as_text(&self) -> String {
         let mut out = format!("{}\n", self.who);
         let mut line = |what: &str| out.push_str(&format!("  {what}\n"));

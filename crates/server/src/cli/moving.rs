@@ -1,7 +1,7 @@
 //! `standfast export` and `standfast import`: runs as lines of text, from one database to another.
 //!
 //! The lines are the store's (`standfast_store::export`); this finds the databases, shows how far it is, and says who may
-//! see what waits, as the configuration of the target has it. `--files` writes readable files instead.
+//! see what is pending, as the configuration of the target has it. `--files` writes readable files instead.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Write};

@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Deserialize;
 
-use super::client::{Asking, Form, ask, read};
+use super::client::{Form, ServerArgs, ask, read};
 use super::plain::{Text, table};
 
 /// Which server to ask.
 #[derive(Debug, Args)]
 pub(super) struct Nodes {
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Deserialize)]

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use standfast::config::{self, Beside, BuildError, Built, LoadError, Unset};
+use standfast::config::{self, BuildError, LoadError, ServerParts, Surroundings, Unset};
 use standfast::database::Database;
 use standfast_engine::Engine;
 use standfast_engine::settings::Settings;
@@ -23,7 +23,7 @@ pub(super) struct FixedAtStart {
     /// The database.
     pub(super) database: Option<Database>,
     /// What the server has beside its configuration.
-    pub(super) around: Beside,
+    pub(super) around: Surroundings,
     /// Whether there is a memory store beside it.
     pub(super) uses_memory: bool,
 }
@@ -89,7 +89,7 @@ async fn taken(
     fixed: &FixedAtStart,
     overrule: impl Fn(&mut Settings) -> Result<(), String>,
 ) -> Result<Settings, NotTaken> {
-    let Built { mut settings, database, uses_memory } =
+    let ServerParts { mut settings, database, uses_memory } =
         config::load(path, Unset::Refuse)?.build(&fixed.around).await?;
     // A memory store that is not needed any more does no harm.
     if database != fixed.database || (uses_memory && !fixed.uses_memory) {

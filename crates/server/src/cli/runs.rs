@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::client::{Asking, Failure, Form, Patience, Server, ask, joined, read, segment};
+use super::client::{Failure, Form, Patience, Server, ServerArgs, ask, joined, read, segment};
 use super::colour::{Colour, Paint};
 use super::plain::{Text, block, table};
 use super::timeline::Timeline;
@@ -24,7 +24,7 @@ pub(super) struct Runs {
     #[arg(long)]
     session: Option<String>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 /// Which run.
@@ -33,7 +33,7 @@ pub(super) struct Show {
     /// The id of the run.
     run: String,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 /// Which run, and why.
@@ -45,7 +45,7 @@ pub(super) struct Cancel {
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 /// A run, as far as it is shown.

@@ -1,13 +1,13 @@
 //! `standfast send AGENT TEXT`: a message to an agent begins a run.
 //!
-//! With `--wait` the answer comes when the run waits for somebody or is over; the run is durable in either case.
+//! With `--wait` the answer comes when the run waits for somebody or has ended; the run is durable in either case.
 
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
 
-use super::client::{Asking, Failure, Form, Patience, Server, ask, read, segment};
+use super::client::{Failure, Form, Patience, Server, ServerArgs, ask, read, segment};
 use super::runs::RunBody;
 
 /// What is sent to whom.
@@ -24,7 +24,7 @@ pub(super) struct Send {
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 pub(super) fn run(send: &Send) -> ExitCode {

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use standfast::config::{self, Beside as Around, BuildError, Built, Config, Lives, LoadError, Unset};
+use standfast::config::{
+    self, BuildError, Config, LoadError, RunStorage, ServerParts, Surroundings as Around, Unset,
+};
 use standfast::database::Database;
 use standfast::{app, demo, heads};
 use standfast_core::time::Millis;
@@ -119,7 +121,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// A database that says no is an answer; everything else kept the question from being asked.
+    /// A database that refuses is an answer; everything else kept the question from being asked.
     fn exit_code(&self) -> u8 {
         if let Failure::Database { .. } = self { 1 } else { 2 }
     }
@@ -166,13 +168,13 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let logins =
         Logins { vault: Arc::new(Vault::new(store.clone(), tenant, key.clone())), site: site.clone() };
     let around = Around { data: data.clone(), clock: Clock::system(), logins: Some(logins) };
-    let Built { mut settings, database, uses_memory } = match &config {
+    let ServerParts { mut settings, database, uses_memory } = match &config {
         // MCP servers may take their time; whoever has enough of that can stop here.
         Some(config) => tokio::select! {
             built = config.build(&around) => built?,
             () = signals.next() => return Ok(()),
         },
-        None => Built { settings: demo::settings(&data)?, database: None, uses_memory: false },
+        None => ServerParts { settings: demo::settings(&data)?, database: None, uses_memory: false },
     };
     overrule(&mut settings, arguments, wanted)?;
     settings.fixed.telemetry = telemetry;
@@ -250,7 +252,7 @@ fn warn(config: &Config) {
     for notice in &config.notices {
         tracing::warn!(line = notice.at.line, "config: {}", notice.what);
     }
-    for plan in config.agents.iter().filter(|plan| plan.lives == Lives::InMemory) {
+    for plan in config.agents.iter().filter(|plan| plan.lives == RunStorage::InMemory) {
         tracing::warn!(
             agent = plan.name,
             "config: runs of this agent are kept in memory; a restart loses them"

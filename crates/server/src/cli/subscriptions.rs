@@ -1,4 +1,4 @@
-//! `standfast subscriptions`: who is told of what, and what could not be told.
+//! `standfast subscriptions`: who is notified of what, and what could not be told.
 //!
 //! The types are what these commands read of the native API; words stay words, so that a newer server's are shown.
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::client::{Asking, Failure, Form, Patience, Server, ask, joined, read, segment};
+use super::client::{Failure, Form, Patience, Server, ServerArgs, ask, joined, read, segment};
 use super::plain::{Text, table};
 
 /// What is done with subscriptions.
@@ -20,19 +20,19 @@ pub(super) enum Subscriptions {
     /// Create a subscription; prints its secret, which is not shown again.
     Create(Create),
     /// Show a subscription.
-    Show(One),
+    Show(SubscriptionArgs),
     /// Delete a subscription and its dead letters.
-    Delete(One),
+    Delete(SubscriptionArgs),
     /// Rotate the secret of a subscription and print the new one. For a day deliveries carry both signatures.
-    Rotate(One),
+    Rotate(SubscriptionArgs),
     /// Send a signed test delivery.
-    Test(One),
+    Test(SubscriptionArgs),
     /// Enable a disabled subscription.
-    Enable(One),
+    Enable(SubscriptionArgs),
     /// Disable a subscription.
-    Disable(One),
+    Disable(SubscriptionArgs),
     /// List dead letters: deliveries that failed for good.
-    DeadLetters(One),
+    DeadLetters(SubscriptionArgs),
     /// Resend a dead letter.
     Resend(Resend),
 }
@@ -41,7 +41,7 @@ pub(super) enum Subscriptions {
 #[derive(Debug, Args)]
 pub(super) struct Listing {
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 /// Who is to be told of what.
@@ -59,16 +59,16 @@ pub(super) struct Create {
     #[arg(long = "event", value_name = "KIND")]
     events: Vec<String>,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 /// One of them.
 #[derive(Debug, Args)]
-pub(super) struct One {
+pub(super) struct SubscriptionArgs {
     /// The id of the subscription.
     subscription: String,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 /// A dead letter of one of them.
@@ -79,7 +79,7 @@ pub(super) struct Resend {
     /// The id of the dead letter.
     letter: String,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Deserialize)]
@@ -107,7 +107,7 @@ struct Letter {
 }
 
 #[derive(Debug, Deserialize)]
-struct Pinged {
+struct PingResponse {
     delivered: bool,
     status: Option<u16>,
     error: Option<Text>,
@@ -133,7 +133,7 @@ pub(super) fn run(command: &Subscriptions) -> ExitCode {
         Subscriptions::Disable(one) => changed(one, "/disable"),
         Subscriptions::Test(one) => ask(&one.asking, |server| {
             let text = server.post(&one.path("/test"), "{}", Patience::Usual)?;
-            let pinged: Pinged = read(&text)?;
+            let pinged: PingResponse = read(&text)?;
             match (server.form, pinged.delivered) {
                 (Form::Json, true) => Ok(text),
                 (Form::Text, true) => {
@@ -155,7 +155,7 @@ pub(super) fn run(command: &Subscriptions) -> ExitCode {
     }
 }
 
-fn changed(one: &One, what: &str) -> ExitCode {
+fn changed(one: &SubscriptionArgs, what: &str) -> ExitCode {
     ask(&one.asking, |server| shown(server, &server.post(&one.path(what), "{}", Patience::Usual)?))
 }
 
@@ -166,7 +166,7 @@ fn done(server: &Server, what: &str) -> Result<String, Failure> {
     }
 }
 
-impl One {
+impl SubscriptionArgs {
     fn path(&self, what: &str) -> String {
         format!("/subscriptions/{}{what}", segment(&self.subscription))
     }
@@ -217,7 +217,7 @@ fn list(server: &Server) -> Result<String, Failure> {
     Ok(table(&["SUBSCRIPTION", "STATE", "SCOPE", "URL"], &rows))
 }
 
-fn letters(server: &Server, one: &One) -> Result<String, Failure> {
+fn letters(server: &Server, one: &SubscriptionArgs) -> Result<String, Failure> {
     let items = server.list(&one.path("/dead-letters"), &[])?;
     if server.form == Form::Json {
         return Ok(joined("dead_letters", &items));

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
-use standfast::scenario::{self, Failed, Outcome, Report, RunLog};
+use standfast::scenario::{self, FailedStep, Outcome, Report, RunLog};
 use standfast_surfaces::http::rfc3339;
 
 use super::colour::{Colour, Paint};
@@ -143,7 +143,7 @@ fn text(report: &Report, paint: Paint) -> String {
             format!("{}  {path}{name}\n  {path}:{line} {message}\n", paint.with(Colour::Red, "cannot be run"))
         }
         Outcome::Failed(failed) => {
-            let Failed { line, step, verb, problems, logs } = failed;
+            let FailedStep { line, step, verb, problems, logs } = failed;
             let mut text = format!("{}  {path}{name}\n", paint.with(Colour::Red, "FAIL"));
             text.push_str(&format!("  {path}:{line}: step {step} ({verb})\n"));
             text.extend(problems.iter().map(|problem| format!("    {}\n", plain(problem))));
@@ -175,7 +175,7 @@ fn body(report: &Report) -> Value {
             let (line, message) = (broken.line, &broken.message);
             json!({ "file": path, "name": name, "outcome": "broken", "line": line, "message": message })
         }
-        Outcome::Failed(Failed { line, step, verb, problems, logs }) => json!({
+        Outcome::Failed(FailedStep { line, step, verb, problems, logs }) => json!({
             "file": path,
             "name": name,
             "outcome": "failed",

@@ -59,7 +59,7 @@ impl EventBody {
         let kind = match self.kind.raw() {
             "hold.opened" | "call.orphaned" => paint.with(Colour::Yellow, &kind),
             "model.failed" | "call.contradicted" => paint.with(Colour::Red, &kind),
-            "run.ended" => match serde_json::from_str::<Ended>(self.data.get()) {
+            "run.ended" => match serde_json::from_str::<EndedRun>(self.data.get()) {
                 Ok(ended) if ended.outcome.raw() == "completed" => paint.with(Colour::Green, &kind),
                 Ok(_) | Err(_) => paint.with(Colour::Red, &kind),
             },
@@ -77,11 +77,11 @@ impl EventBody {
         Ok(match self.kind.raw() {
             "run.started" => String::new(),
             "message.received" | "message.queued" => {
-                let Received { message } = serde_json::from_str(data)?;
+                let ReceivedMessage { message } = serde_json::from_str(data)?;
                 message.parts.iter().map(Part::words).collect::<Vec<_>>().join("\n")
             }
             "model.replied" => {
-                let Replied { reply } = serde_json::from_str(data)?;
+                let ModelReply { reply } = serde_json::from_str(data)?;
                 let calls = reply
                     .calls
                     .iter()
@@ -90,7 +90,7 @@ impl EventBody {
                 words.chain(calls).collect::<Vec<_>>().join("\n")
             }
             "call.finished" | "call.contradicted" => {
-                let Finished { call, result } = serde_json::from_str(data)?;
+                let FinishedCall { call, result } = serde_json::from_str(data)?;
                 match result {
                     Outcome { ok: Some(body), .. } => format!("{call}: {}", body.words()),
                     Outcome { failed: Some(body), .. } => format!("{call}: failed: {}", body.words()),
@@ -98,24 +98,24 @@ impl EventBody {
                 }
             }
             "call.started" => {
-                let Started { call, attempt } = serde_json::from_str(data)?;
+                let StartedCall { call, attempt } = serde_json::from_str(data)?;
                 format!("{call}: attempt {attempt}")
             }
             "hold.opened" => {
-                let Opened { kind } = serde_json::from_str(data)?;
+                let OpenedHold { kind } = serde_json::from_str(data)?;
                 format!("{kind}: {}", self.hold.as_ref().map_or(String::new(), Text::to_string))
             }
             "hold.resolved" => {
-                let Resolved { resolution } = serde_json::from_str(data)?;
+                let ResolvedHold { resolution } = serde_json::from_str(data)?;
                 let hold = self.hold.as_ref().map_or(String::new(), Text::to_string);
                 format!("{}\n{hold}", decision(&resolution)?)
             }
             "model.failed" => {
-                let Failed { error, failures } = serde_json::from_str(data)?;
+                let ModelFailure { error, failures } = serde_json::from_str(data)?;
                 format!("failure {failures}: {}", error.words())
             }
             "run.ended" => {
-                let Ended { outcome, reason } = serde_json::from_str(data)?;
+                let EndedRun { outcome, reason } = serde_json::from_str(data)?;
                 reason.map_or(outcome.to_string(), |reason| format!("{outcome}: {reason}"))
             }
             _ => data.to_owned(),
@@ -139,36 +139,36 @@ fn decision(resolution: &RawValue) -> serde_json::Result<String> {
 }
 
 #[derive(Deserialize)]
-struct Opened {
+struct OpenedHold {
     kind: Text,
 }
 
 #[derive(Deserialize)]
-struct Resolved {
+struct ResolvedHold {
     resolution: Box<RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Details {
-    edited: Option<Edited>,
+    edited: Option<EditedHold>,
     reason: Option<String>,
     value: Option<Body>,
     error: Option<Body>,
 }
 
 #[derive(Deserialize)]
-struct Edited {
+struct EditedHold {
     arguments: Body,
 }
 
 #[derive(Deserialize)]
-struct Failed {
+struct ModelFailure {
     failures: u64,
     error: Body,
 }
 
 #[derive(Deserialize)]
-struct Received {
+struct ReceivedMessage {
     message: Message,
 }
 
@@ -189,7 +189,7 @@ impl Part {
 }
 
 #[derive(Deserialize)]
-struct Replied {
+struct ModelReply {
     reply: Reply,
 }
 
@@ -210,13 +210,13 @@ struct Call {
 }
 
 #[derive(Deserialize)]
-struct Started {
+struct StartedCall {
     call: u64,
     attempt: u64,
 }
 
 #[derive(Deserialize)]
-struct Finished {
+struct FinishedCall {
     call: u64,
     result: Outcome,
 }
@@ -228,7 +228,7 @@ struct Outcome {
 }
 
 #[derive(Deserialize)]
-struct Ended {
+struct EndedRun {
     outcome: Text,
     reason: Option<Text>,
 }

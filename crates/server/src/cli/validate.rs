@@ -10,7 +10,9 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 use standfast::config::file::{Backend, Mode, SessionStore, Span};
-use standfast::config::{self, AgentPlan, Config, EffectiveMode, Lives, LoadError, Notice, Problem, Unset};
+use standfast::config::{
+    self, AgentPlan, Config, EffectiveMode, LoadError, Notice, Problem, RunStorage, Unset,
+};
 use standfast_core::hold::OnTimeout;
 
 /// What `validate` can be told.
@@ -127,9 +129,9 @@ fn deadline(plan: &AgentPlan) -> String {
 
 fn home(plan: &AgentPlan, config: &Config) -> String {
     match (&plan.lives, &config.database) {
-        (Lives::InMemory, _) => "in memory: a restart loses them".to_owned(),
-        (Lives::Durably, Some(database)) => format!("in {database}"),
-        (Lives::Durably, None) => "in the data directory".to_owned(),
+        (RunStorage::InMemory, _) => "in memory: a restart loses them".to_owned(),
+        (RunStorage::Durably, Some(database)) => format!("in {database}"),
+        (RunStorage::Durably, None) => "in the data directory".to_owned(),
     }
 }
 
@@ -194,7 +196,7 @@ fn agent_json(plan: &AgentPlan, config: &Config) -> Value {
         "just_runs": names(false),
         "timeout_ms": plan.may_work.map(|span| span.0),
         "input_timeout_ms": plan.holds.timeout.map(|timeout| timeout.0),
-        "durable": plan.lives == Lives::Durably,
+        "durable": plan.lives == RunStorage::Durably,
         "to_async": if is_blocking { to_async(plan, config) } else { Vec::new() },
     })
 }

@@ -1,7 +1,7 @@
 //! `standfast watch [RUN]`: what happens, as it happens.
 //!
 //! A run is followed by its events; the number of the last one is where a lost connection goes on, so a restart of the
-//! server loses and repeats nothing. Without a run, the list of what waits is looked at again and again.
+//! server loses and repeats nothing. Without a run, the list of what is pending is looked at again and again.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::client::{Asking, Failure, Form, Server, ask, read, segment};
+use super::client::{Failure, Form, Server, ServerArgs, ask, read, segment};
 use super::colour::Paint;
 use super::holds::HoldBody;
 use super::plain::{Text, plain};
@@ -21,7 +21,7 @@ use super::timeline::EventBody;
 
 /// How long to wait before a lost server is asked again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How often to look at what waits.
+/// How often to look at what is pending.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What to follow.
@@ -30,14 +30,14 @@ pub(super) struct Watch {
     /// The id of a run. Without it: follow pending holds until you stop the command.
     run: Option<String>,
     /// When to stop following a run.
-    #[arg(long, value_enum, default_value_t = Until::Settled)]
-    until: Until,
+    #[arg(long, value_enum, default_value_t = WatchEnd::Settled)]
+    until: WatchEnd,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Until {
+enum WatchEnd {
     /// When the run is held or has ended.
     Settled,
     /// When the run has ended.
@@ -55,7 +55,7 @@ pub(super) fn run(watch: &Watch) -> ExitCode {
 }
 
 /// Follows a run, over as many connections as it takes.
-fn follow(server: &Server, run: &str, until: Until) -> Result<(), Failure> {
+fn follow(server: &Server, run: &str, until: WatchEnd) -> Result<(), Failure> {
     let path = format!("/runs/{}", segment(run));
     let mut screen = Screen::new(server.form);
     let mut last = 0;
@@ -87,7 +87,7 @@ fn listen(
     server: &Server,
     path: &str,
     stream: impl BufRead,
-    until: Until,
+    until: WatchEnd,
     last: &mut u64,
     screen: &mut Screen,
 ) -> Result<bool, Failure> {
@@ -123,7 +123,7 @@ fn may_settle(kind: &str) -> bool {
 }
 
 /// Whether everything up to here is printed, and the run is as far as is wanted.
-fn is_reached(server: &Server, path: &str, last: u64, until: Until) -> Result<bool, Failure> {
+fn is_reached(server: &Server, path: &str, last: u64, until: WatchEnd) -> Result<bool, Failure> {
     let text = match server.get(path) {
         Ok(text) => text,
         // The stream will notice too.
@@ -133,7 +133,7 @@ fn is_reached(server: &Server, path: &str, last: u64, until: Until) -> Result<bo
     let run: RunBody = read(&text)?;
     let is_far_enough = match run.status.raw() {
         "completed" | "failed" | "canceled" | "rejected" => true,
-        "held" => until == Until::Settled,
+        "held" => until == WatchEnd::Settled,
         _ => false,
     };
     Ok(is_far_enough && run.seq <= last)
@@ -208,7 +208,7 @@ impl Screen {
     }
 }
 
-/// Looks at what waits until it is stopped.
+/// Looks at what is pending until it is stopped.
 fn what_waits(server: &Server) -> Result<(), Failure> {
     let mut known: BTreeMap<String, ()> = BTreeMap::new();
     let (mut is_first, mut is_lost) = (true, false);

@@ -20,8 +20,8 @@ use standfast_engine::clock::Clock;
 use standfast_engine::outbound::guard::Guard;
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{
-    A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, Jobs, ServedInbox,
-    Serves, Settings, Skill, Streaming, Tracking, Webhooks,
+    A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, InboxService, Jobs,
+    ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks,
 };
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
@@ -31,7 +31,7 @@ use standfast_surfaces::jwt::{BadIssuer, Issuer, IssuerSettings, TokenRules};
 use standfast_tools::mcp::login::Logins;
 use standfast_tools::sandbox::{NoSandbox, probe};
 use standfast_tools::workspace::BadWorkspace;
-use tools::Workshop;
+use tools::ToolFactory;
 
 use super::Config;
 use super::file::{self, Sandbox, SelfApproval, ToolKind, ToolType};
@@ -39,7 +39,7 @@ use super::mcp::McpTools;
 use super::models::{self, Models};
 use super::plan::{AgentPlan, tool_holds};
 use super::problem::Problems;
-use super::stores::{Lives, absolute};
+use super::stores::{RunStorage, absolute};
 use crate::database::Database;
 use crate::heads::{self, HeadSettings, KeySource};
 pub use tools::kept_key;
@@ -110,7 +110,7 @@ pub enum BuildError {
 
 /// What a server has beside its configuration.
 #[derive(Debug, Clone)]
-pub struct Beside {
+pub struct Surroundings {
     /// The directory of its data: store and keys. No tool can reach it.
     pub data: PathBuf,
     /// The clock that it goes by.
@@ -120,7 +120,7 @@ pub struct Beside {
 }
 
 /// A server to be.
-pub struct Built {
+pub struct ServerParts {
     /// What it is made of.
     pub settings: Settings,
     /// The database, if the file names one.
@@ -146,9 +146,9 @@ impl Config {
 
     /// The settings that this configuration comes to. No tool can reach the server's data, the file itself and its
     /// `.env`. MCP servers that the file names are connected to.
-    pub async fn build(&self, beside: &Beside) -> Result<Built, BuildError> {
+    pub async fn build(&self, beside: &Surroundings) -> Result<ServerParts, BuildError> {
         let remotes = self.remote_agents(&beside.clock).await?;
-        let workshop = Workshop::of(self, beside, &remotes);
+        let workshop = ToolFactory::of(self, beside, &remotes);
         let models = Models::of_file(self)?;
         let mcp = self.mcp_tools(&workshop).await?;
         let mut agents = BTreeMap::new();
@@ -177,7 +177,7 @@ impl Config {
             vault: beside.logins.as_ref().map(|logins| logins.vault.clone()),
             ..usual
         };
-        Ok(Built { settings, database: self.database.clone(), uses_memory: self.uses_memory() })
+        Ok(ServerParts { settings, database: self.database.clone(), uses_memory: self.uses_memory() })
     }
 
     /// What a reload of this file does not change.
@@ -201,7 +201,7 @@ impl Config {
     /// Whether agents live in memory beside the database.
     #[must_use]
     pub fn uses_memory(&self) -> bool {
-        self.agents.iter().any(|plan| plan.lives == Lives::InMemory)
+        self.agents.iter().any(|plan| plan.lives == RunStorage::InMemory)
     }
 
     /// The key that the file names for secrets.
@@ -256,7 +256,7 @@ impl Config {
         agent: &file::Agent,
         plan: &AgentPlan,
         models: &Models,
-        workshop: &Workshop<'_>,
+        workshop: &ToolFactory<'_>,
         mcp: &McpTools,
     ) -> Result<Agent, BuildError> {
         let definition = self.definition(agent, plan, workshop, mcp)?;
@@ -297,8 +297,8 @@ impl Config {
             },
             tracking: if plan.mode.is_some() { Tracking::On } else { Tracking::Off },
             lives: match plan.lives {
-                Lives::InMemory => StorageKind::Memory,
-                Lives::Durably => StorageKind::Durable,
+                RunStorage::InMemory => StorageKind::Memory,
+                RunStorage::Durably => StorageKind::Durable,
             },
             serves,
             purpose: agent.description.clone(),
@@ -313,7 +313,7 @@ impl Config {
         &self,
         agent: &file::Agent,
         plan: &AgentPlan,
-        workshop: &Workshop<'_>,
+        workshop: &ToolFactory<'_>,
         mcp: &McpTools,
     ) -> Result<Definition, BuildError> {
         let llm = self.file.llms.get(&agent.llm);
@@ -378,7 +378,7 @@ impl Config {
 }
 
 /// The inboxes that an agent takes work from.
-fn serves(agent: &file::Agent, definition: &Definition) -> Result<Option<Serves>, BuildError> {
+fn serves(agent: &file::Agent, definition: &Definition) -> Result<Option<InboxService>, BuildError> {
     let served = |name: &String| {
         let name = InboxName::new(name)?;
         Ok(ServedInbox { name, types: agent.inbox_types.clone() })
@@ -386,7 +386,7 @@ fn serves(agent: &file::Agent, definition: &Definition) -> Result<Option<Serves>
     let inboxes = agent.inboxes.iter().map(served).collect::<Result<Vec<_>, BadName>>()?;
     let at_once = agent.max_concurrent.unwrap_or(file::Agent::MAX_CONCURRENT);
     let at_once = usize::try_from(at_once).unwrap_or(usize::MAX);
-    Ok(if inboxes.is_empty() { None } else { Serves::new(definition, inboxes, at_once) })
+    Ok(if inboxes.is_empty() { None } else { InboxService::new(definition, inboxes, at_once) })
 }
 
 /// `ann` or `user:ann`, `group:finance`, `role:on-call`.

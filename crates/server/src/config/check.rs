@@ -17,12 +17,12 @@ use super::tree::Node;
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(super) struct Checked {
+pub(super) struct CheckResult {
     pub(super) problems: Vec<Problem>,
     pub(super) notices: Vec<Notice>,
 }
 
-impl Checked {
+impl CheckResult {
     pub(super) fn problem(&mut self, tree: &Node, path: &Path, what: String, help: impl Into<String>) {
         self.problems.push(Problem { at: tree.spot(path), path: path.clone(), what, help: help.into() });
     }
@@ -33,8 +33,8 @@ impl Checked {
 }
 
 /// Checks a file whose parts are right.
-pub(super) fn check(file: &File, tree: &Node, folder: &FilePath) -> Checked {
-    let mut found = Checked::default();
+pub(super) fn check(file: &File, tree: &Node, folder: &FilePath) -> CheckResult {
+    let mut found = CheckResult::default();
     references::check(file, tree, &mut found);
     stores::check(file, tree, folder, &mut found);
     llms::check(file, tree, folder, &mut found);

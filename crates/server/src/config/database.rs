@@ -6,7 +6,7 @@ use std::path::Path as FilePath;
 
 use standfast_store::postgres::PostgresOptions;
 
-use super::check::Checked;
+use super::check::CheckResult;
 use super::file::{Driver, Sql, SslMode};
 use super::path::Path;
 use super::stores::absolute;
@@ -46,14 +46,14 @@ fn address(sql: &Sql) -> String {
 }
 
 /// Checks that a section says what its driver needs, and nothing that it does not know.
-pub(super) fn check(sql: &Sql, path: &Path, tree: &Node, found: &mut Checked) {
+pub(super) fn check(sql: &Sql, path: &Path, tree: &Node, found: &mut CheckResult) {
     match sql.driver {
         Driver::Sqlite => sqlite(sql, path, tree, found),
         Driver::Postgres => postgres(sql, path, tree, found),
     }
 }
 
-fn sqlite(sql: &Sql, path: &Path, tree: &Node, found: &mut Checked) {
+fn sqlite(sql: &Sql, path: &Path, tree: &Node, found: &mut CheckResult) {
     for (key, is_said) in parts(sql).into_iter().chain([
         ("url", sql.url.is_some()),
         ("append_connections", sql.append_connections.is_some()),
@@ -71,7 +71,7 @@ fn sqlite(sql: &Sql, path: &Path, tree: &Node, found: &mut Checked) {
     }
 }
 
-fn postgres(sql: &Sql, path: &Path, tree: &Node, found: &mut Checked) {
+fn postgres(sql: &Sql, path: &Path, tree: &Node, found: &mut CheckResult) {
     let help = "write `url: ${DATABASE_URL}`, or `host`, `port`, `database`, `user` and `password`";
     if tree.find(&path.key("url")).is_none() && tree.find(&path.key("database")).is_none() {
         let what = format!("`{path}` has `driver: postgres` and names no database");

@@ -18,7 +18,7 @@ use standfast_tools::mcp::offer::{Offer, Terms};
 use standfast_tools::mcp::server::{McpServer, Place, Trouble};
 use standfast_tools::mcp::{McpLimits, McpTool};
 
-use super::build::tools::{Workshop, guard};
+use super::build::tools::{ToolFactory, guard};
 use super::file::{CommonKeys, McpKeys, Sandbox, Secret, ToolKind};
 use super::nearest::advice;
 use super::path::Path;
@@ -26,7 +26,7 @@ use super::problem::{Problem, Problems};
 use super::source::Spot;
 use super::stores::absolute;
 use super::{BuildError, Config, tree};
-use standfast_engine::outbound::guard::Others;
+use standfast_engine::outbound::guard::UnnamedHosts;
 
 /// What stands between the name of a server and that of its tool. Single underscores are common in both.
 pub(super) const BETWEEN: &str = "__";
@@ -39,7 +39,7 @@ const PROCESSES: u32 = 256;
 
 /// A tool of an MCP server, ready to be given to agents.
 #[derive(Clone)]
-pub(super) struct Offered {
+pub(super) struct OfferedTool {
     pub(super) name: ToolName,
     pub(super) spec: ToolSpec,
     pub(super) tool: Arc<McpTool>,
@@ -48,21 +48,21 @@ pub(super) struct Offered {
 /// The tools of each server, by the name of its entry.
 #[derive(Default)]
 pub(super) struct McpTools {
-    offered: BTreeMap<String, Vec<Offered>>,
+    offered: BTreeMap<String, Vec<OfferedTool>>,
     /// Servers whose tools nobody knows before somebody logs in there.
     pub(super) awaited: BTreeMap<String, Arc<dyn LoginDesk>>,
 }
 
 impl McpTools {
     /// The tools of a server.
-    pub(super) fn get(&self, name: &str) -> Option<&Vec<Offered>> {
+    pub(super) fn get(&self, name: &str) -> Option<&Vec<OfferedTool>> {
         self.offered.get(name)
     }
 }
 
-/// What asking a server came to.
-enum Known {
-    Tools(Vec<Offered>),
+/// The result of asking a server.
+enum McpAnswer {
+    Tools(Vec<OfferedTool>),
     Awaited(Arc<Desk>),
 }
 
@@ -74,7 +74,7 @@ struct Entry<'a> {
 }
 
 /// A mistake, below this path.
-struct Wrong {
+struct McpMistake {
     path: Path,
     what: String,
     help: String,
@@ -82,7 +82,7 @@ struct Wrong {
 
 impl Config {
     /// Connects to every server that an agent has tools of.
-    pub(super) async fn mcp_tools(&self, workshop: &Workshop<'_>) -> Result<McpTools, BuildError> {
+    pub(super) async fn mcp_tools(&self, workshop: &ToolFactory<'_>) -> Result<McpTools, BuildError> {
         let used = self.agents.iter().flat_map(|plan| &plan.tools);
         let names: BTreeSet<&str> = used.map(|tool| tool.name.as_str()).collect();
         let entries = names.into_iter().filter_map(|name| {
@@ -97,10 +97,10 @@ impl Config {
         let (mut tools, mut wrong) = (McpTools::default(), Vec::new());
         for (name, found) in all.await {
             match found {
-                Ok(Known::Tools(found)) => {
+                Ok(McpAnswer::Tools(found)) => {
                     tools.offered.insert(name.to_owned(), found);
                 }
-                Ok(Known::Awaited(desk)) => {
+                Ok(McpAnswer::Awaited(desk)) => {
                     tracing::warn!(
                         server = name,
                         "mcp: the server requires a login before it lists its tools; runs that use it wait for the login"
@@ -114,7 +114,7 @@ impl Config {
             return Ok(tools);
         }
         let tree = tree::parse(&self.source.text).ok().map(|(tree, _)| tree);
-        let placed = wrong.into_iter().map(|Wrong { path, what, help }| {
+        let placed = wrong.into_iter().map(|McpMistake { path, what, help }| {
             let at = tree.as_ref().map_or(Spot::START, |tree| tree.spot(&path));
             Problem { at, path, what, help }
         });
@@ -126,12 +126,12 @@ impl Config {
         &self,
         name: &str,
         tool: Entry<'_>,
-        workshop: &Workshop<'_>,
-    ) -> Result<Known, Vec<Wrong>> {
+        workshop: &ToolFactory<'_>,
+    ) -> Result<McpAnswer, Vec<McpMistake>> {
         let path = Path::of(&["tools", name]);
         let no_place = |what: BuildError| {
             let help = "name another `working_directory`, or write `sandbox: off`".to_owned();
-            vec![Wrong { path: path.key("sandbox"), what: what.to_string(), help }]
+            vec![McpMistake { path: path.key("sandbox"), what: what.to_string(), help }]
         };
         let place = self.place(name, tool.keys, workshop).map_err(no_place)?;
         let server = Arc::new(McpServer::new(name, place));
@@ -142,14 +142,14 @@ impl Config {
             }
             // What it offered to whoever could ask it last; each call sees to its own login.
             (Err(Trouble::Login(_)), Some(_)) if server.recalls_offers().await => None,
-            (Err(Trouble::Login(_)), Some(desk)) => return Ok(Known::Awaited(desk)),
+            (Err(Trouble::Login(_)), Some(desk)) => return Ok(McpAnswer::Awaited(desk)),
             (Err(Trouble::Login(challenge)), None) => Some((
                 format!("the MCP server `{name}` requires a login: {challenge}"),
                 "give its entry `headers`, such as `Authorization: Bearer ${NAME}`",
             )),
         };
         if let Some((what, help)) = told {
-            return Err(vec![Wrong { path, what, help: help.to_owned() }]);
+            return Err(vec![McpMistake { path, what, help: help.to_owned() }]);
         }
         let offers = server.offers();
         let mut wrong = unknown_names(&path, tool.keys, &offers);
@@ -166,7 +166,7 @@ impl Config {
                             one.name
                         );
                         let help = "leave one of them out with `deny`".to_owned();
-                        wrong.push(Wrong { path: path.clone(), what, help });
+                        wrong.push(McpMistake { path: path.clone(), what, help });
                     }
                     offered.push(one);
                 }
@@ -174,11 +174,11 @@ impl Config {
                     let what =
                         format!("the tool `{theirs}` of the MCP server `{name}` cannot be used: {why}");
                     let help = format!("leave it out with `deny: [{theirs}]`");
-                    wrong.push(Wrong { path: path.clone(), what, help });
+                    wrong.push(McpMistake { path: path.clone(), what, help });
                 }
             }
         }
-        if wrong.is_empty() { Ok(Known::Tools(offered)) } else { Err(wrong) }
+        if wrong.is_empty() { Ok(McpAnswer::Tools(offered)) } else { Err(wrong) }
     }
 
     fn offered(
@@ -188,7 +188,7 @@ impl Config {
         server: &Arc<McpServer>,
         theirs: &str,
         offer: Result<Offer, String>,
-    ) -> Result<Offered, String> {
+    ) -> Result<OfferedTool, String> {
         let offer = offer?;
         let ours = our_name(name, theirs)?;
         let Entry { common, keys } = tool;
@@ -215,10 +215,10 @@ impl Config {
         };
         let asks = offer.asks(&terms) || is_high_risk;
         let (server, tool) = (server.clone(), theirs.to_owned());
-        Ok(Offered { name: ours, spec, tool: Arc::new(McpTool { server, tool, terms, asks, limits }) })
+        Ok(OfferedTool { name: ours, spec, tool: Arc::new(McpTool { server, tool, terms, asks, limits }) })
     }
 
-    fn place(&self, name: &str, tool: &McpKeys, workshop: &Workshop<'_>) -> Result<Place, BuildError> {
+    fn place(&self, name: &str, tool: &McpKeys, workshop: &ToolFactory<'_>) -> Result<Place, BuildError> {
         let exposed = |values: &BTreeMap<String, Secret>| {
             values.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
         };
@@ -255,14 +255,14 @@ impl Config {
         name: &str,
         tool: &McpKeys,
         headers: &BTreeMap<String, String>,
-        workshop: &Workshop<'_>,
+        workshop: &ToolFactory<'_>,
     ) -> Option<Arc<Desk>> {
         if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
             return None;
         }
         let (logins, clock) = workshop.logins()?;
         let url = tool.url.clone().unwrap_or_default();
-        let mut guard = guard(tool.allowed_hosts.as_deref(), Others::Public);
+        let mut guard = guard(tool.allowed_hosts.as_deref(), UnnamedHosts::Public);
         // The server itself is called anyway, wherever it is.
         guard.allowed_hosts.extend(own_host(&url));
         let oauth = tool.oauth.as_ref();
@@ -300,7 +300,7 @@ fn unknown_names(
     path: &Path,
     tool: &McpKeys,
     offers: &BTreeMap<String, Result<Offer, String>>,
-) -> Vec<Wrong> {
+) -> Vec<McpMistake> {
     let known: Vec<&str> = offers.keys().map(String::as_str).collect();
     let lists = [("allow", tool.allow.as_ref()), ("deny", tool.deny.as_ref())];
     let listed = lists.into_iter().flat_map(|(key, list)| {
@@ -309,7 +309,7 @@ fn unknown_names(
     });
     let overridden = tool.overrides.keys().map(|name| (path.key("overrides").key(name), name));
     let unknown = listed.chain(overridden).filter(|(_, name)| !known.contains(&name.as_str()));
-    let told = unknown.map(|(path, name)| Wrong {
+    let told = unknown.map(|(path, name)| McpMistake {
         what: format!("the server has no tool `{name}`"),
         help: advice(name, known.iter().copied()).unwrap_or_else(|| "it offers no tools".to_owned()),
         path,

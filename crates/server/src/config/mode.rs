@@ -8,7 +8,7 @@ use super::file::Mode;
 /// S0-57: what an async agent without a store is told.
 pub(super) const ASYNC_NEEDS_STORE: &str = "async HITL requires session_store to be configured";
 
-/// What a mode comes to.
+/// The effective mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EffectiveMode {
     /// Decisions within minutes.
@@ -17,7 +17,7 @@ pub enum EffectiveMode {
     Async,
 }
 
-/// What a mode comes to, and why.
+/// The effective mode, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effective {
     /// What it comes to.

@@ -7,12 +7,12 @@ use standfast_core::time::Millis;
 
 use super::file::{Agent, CommonKeys, File, Task, Tool, ToolKind, ToolType};
 use super::mode::{self, Effective, EffectiveMode, Store};
-use super::stores::{Lives, lives};
+use super::stores::{RunStorage, lives};
 
 /// S3-14: how long a decision may take in a blocking agent.
 pub(super) const BLOCKING_TIMEOUT: Millis = Millis::seconds(600);
 
-/// What an agent comes to.
+/// The effective settings of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentPlan {
     /// Its name.
@@ -24,14 +24,14 @@ pub struct AgentPlan {
     /// What deny and silence do.
     pub holds: HoldPolicy,
     /// Where its runs live.
-    pub lives: Lives,
+    pub lives: RunStorage,
     /// How many of its runs are worked on at once.
     pub worker_pool: u32,
     /// How long each may work; without limit when it is none.
     pub may_work: Option<Millis>,
 }
 
-/// What a tool of an agent comes to.
+/// The effective settings of an agent's tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolPlan {
     /// Its name.

@@ -52,7 +52,7 @@ fn allow_variables(schema: &mut Value) {
     }
 }
 
-/// What a schema comes to: references followed, the possibility of *nothing* left out.
+/// A schema resolved: references followed, the possibility of *nothing* left out.
 pub(super) fn resolve(schema: &Value) -> &Value {
     if let Some(name) = schema["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")) {
         return resolve(&SCHEMA["$defs"][name]);

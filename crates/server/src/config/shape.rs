@@ -16,13 +16,13 @@ use super::tree::{Entry, Form, Node, Scalar, Value};
 /// What of a file fits the schema, and everything that does not.
 pub(super) fn shape(root: &Node) -> (Json, Vec<Problem>) {
     let mut shaper = Shaper { problems: Vec::new() };
-    let here = Here { path: Path::top(), name: String::new(), at: root.at };
+    let here = ShapePosition { path: Path::top(), name: String::new(), at: root.at };
     let fits = shaper.value(root, schema::json(), &here);
     (fits.unwrap_or(Json::Object(Map::new())), shaper.problems)
 }
 
 /// Where we are.
-struct Here {
+struct ShapePosition {
     path: Path,
     /// The last two known keys of the path: how a message calls this place.
     name: String,
@@ -30,20 +30,20 @@ struct Here {
     at: Spot,
 }
 
-impl Here {
-    fn key(&self, key: &str, at: Spot) -> Here {
+impl ShapePosition {
+    fn key(&self, key: &str, at: Spot) -> ShapePosition {
         let parent = self.name.rsplit('.').next().unwrap_or_default();
         let name = if parent.is_empty() { key.to_owned() } else { format!("{parent}.{key}") };
-        Here { path: self.path.key(key), name, at }
+        ShapePosition { path: self.path.key(key), name, at }
     }
 
     /// Below a name that somebody chose.
-    fn named(&self, key: &str, at: Spot) -> Here {
-        Here { path: self.path.key(key), name: String::new(), at }
+    fn named(&self, key: &str, at: Spot) -> ShapePosition {
+        ShapePosition { path: self.path.key(key), name: String::new(), at }
     }
 
-    fn item(&self, index: usize, at: Spot) -> Here {
-        Here { path: self.path.item(index), name: self.name.clone(), at }
+    fn item(&self, index: usize, at: Spot) -> ShapePosition {
+        ShapePosition { path: self.path.item(index), name: self.name.clone(), at }
     }
 }
 
@@ -52,12 +52,18 @@ struct Shaper {
 }
 
 impl Shaper {
-    fn wrong(&mut self, here: &Here, at: Spot, what: String, help: impl Into<String>) -> Option<Json> {
+    fn wrong(
+        &mut self,
+        here: &ShapePosition,
+        at: Spot,
+        what: String,
+        help: impl Into<String>,
+    ) -> Option<Json> {
         self.problems.push(Problem { at, path: here.path.clone(), what, help: help.into() });
         None
     }
 
-    fn value(&mut self, node: &Node, schema: &Json, here: &Here) -> Option<Json> {
+    fn value(&mut self, node: &Node, schema: &Json, here: &ShapePosition) -> Option<Json> {
         let schema = resolve(schema);
         if *schema == Json::Bool(true) {
             return Some(as_it_is(node));
@@ -79,7 +85,7 @@ impl Shaper {
         }
     }
 
-    fn map(&mut self, entries: &[Entry], schema: &Json, here: &Here) -> Option<Json> {
+    fn map(&mut self, entries: &[Entry], schema: &Json, here: &ShapePosition) -> Option<Json> {
         let mut fits = Map::new();
         let known = properties(schema);
         for entry in entries {
@@ -105,7 +111,7 @@ impl Shaper {
         is_whole.then_some(Json::Object(fits))
     }
 
-    fn unknown_key(&mut self, entry: &Entry, schema: &Json, here: &Here) {
+    fn unknown_key(&mut self, entry: &Entry, schema: &Json, here: &ShapePosition) {
         let place = if here.path.is_top() {
             "at the top of the file".to_owned()
         } else {
@@ -130,7 +136,7 @@ impl Shaper {
         &mut self,
         entries: &[Entry],
         schema: &Json,
-        here: &Here,
+        here: &ShapePosition,
         fits: &Map<String, Json>,
     ) -> bool {
         let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -153,7 +159,7 @@ impl Shaper {
         is_whole
     }
 
-    fn list(&mut self, items: &[Node], schema: &Json, here: &Here) -> Json {
+    fn list(&mut self, items: &[Node], schema: &Json, here: &ShapePosition) -> Json {
         let items = items.iter().enumerate();
         Json::Array(
             items
@@ -162,7 +168,7 @@ impl Shaper {
         )
     }
 
-    fn scalar(&mut self, scalar: &Scalar, at: Spot, schema: &Json, here: &Here) -> Option<Json> {
+    fn scalar(&mut self, scalar: &Scalar, at: Spot, schema: &Json, here: &ShapePosition) -> Option<Json> {
         let written = &scalar.written;
         if let Some(words) = words(schema) {
             return if words.contains(&scalar.text.as_str()) {
@@ -204,7 +210,7 @@ impl Shaper {
         }
     }
 
-    fn text(&mut self, scalar: &Scalar, at: Spot, schema: &Json, here: &Here) -> Option<Json> {
+    fn text(&mut self, scalar: &Scalar, at: Spot, schema: &Json, here: &ShapePosition) -> Option<Json> {
         let is_address = scalar.text.parse::<std::net::SocketAddr>().is_ok();
         if schema["format"] == "socket-address" && !is_address {
             let what = format!("`{}` must be an address and a port, not `{}`", shown(here), scalar.written);
@@ -213,7 +219,7 @@ impl Shaper {
         Some(Json::String(scalar.text.clone()))
     }
 
-    fn truth(&mut self, scalar: &Scalar, at: Spot, here: &Here) -> Option<Json> {
+    fn truth(&mut self, scalar: &Scalar, at: Spot, here: &ShapePosition) -> Option<Json> {
         match scalar.text.as_str() {
             "true" => Some(Json::Bool(true)),
             "false" => Some(Json::Bool(false)),
@@ -224,7 +230,7 @@ impl Shaper {
         }
     }
 
-    fn number(&mut self, scalar: &Scalar, at: Spot, schema: &Json, here: &Here) -> Option<Json> {
+    fn number(&mut self, scalar: &Scalar, at: Spot, schema: &Json, here: &ShapePosition) -> Option<Json> {
         let number = if may_be(schema, "integer") {
             whole(&scalar.text, schema["format"].as_str()).map(Number::from)
         } else {
@@ -270,11 +276,11 @@ fn whole(text: &str, format: Option<&str>) -> Option<u64> {
     (format != Some("uint32") || u32::try_from(number).is_ok()).then_some(number)
 }
 
-fn shown(here: &Here) -> String {
+fn shown(here: &ShapePosition) -> String {
     if here.path.is_top() { "the file".into() } else { here.path.to_string() }
 }
 
-fn quoted(here: &Here) -> String {
+fn quoted(here: &ShapePosition) -> String {
     if here.path.is_top() { "the file".into() } else { format!("`{}`", here.path) }
 }
 
@@ -299,7 +305,7 @@ fn found(value: &Value) -> &'static str {
 }
 
 /// How it would be right.
-fn example(schema: &Json, here: &Here, value: &Value) -> String {
+fn example(schema: &Json, here: &ShapePosition, value: &Value) -> String {
     let key = here.path.to_string();
     let key = key.rsplit('.').next().unwrap_or_default();
     if may_be(schema, "array") {

@@ -4,7 +4,7 @@
 
 use std::path::{Component, Path as FilePath, PathBuf};
 
-use super::check::Checked;
+use super::check::CheckResult;
 use super::database;
 use super::file::{Agent, Backend, File, Sql, TaskBackend};
 use super::path::Path;
@@ -13,7 +13,7 @@ use crate::database::Database;
 
 /// Where the runs of an agent live.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lives {
+pub enum RunStorage {
     /// In memory: a restart loses them.
     InMemory,
     /// In the server's database.
@@ -22,15 +22,15 @@ pub enum Lives {
 
 /// Where the runs of an agent live.
 #[must_use]
-pub(super) fn lives(agent: &Agent, file: &File) -> Lives {
+pub(super) fn lives(agent: &Agent, file: &File) -> RunStorage {
     match &agent.session_store {
         Some(name) => match file.session_stores.get(name).map(|store| store.backend) {
-            Some(Backend::Memory) => Lives::InMemory,
-            Some(Backend::Sql | Backend::File) | None => Lives::Durably,
+            Some(Backend::Memory) => RunStorage::InMemory,
+            Some(Backend::Sql | Backend::File) | None => RunStorage::Durably,
         },
         None => match agent.task.as_ref().and_then(|task| task.backend) {
-            Some(TaskBackend::Sql) => Lives::Durably,
-            Some(TaskBackend::Memory) | None => Lives::InMemory,
+            Some(TaskBackend::Sql) => RunStorage::Durably,
+            Some(TaskBackend::Memory) | None => RunStorage::InMemory,
         },
     }
 }
@@ -42,7 +42,7 @@ pub(super) fn database(file: &File, tree: &Node, folder: &FilePath) -> Option<Da
 }
 
 /// Checks that what is named can be opened, and that it is one database.
-pub(super) fn check(file: &File, tree: &Node, folder: &FilePath, found: &mut Checked) {
+pub(super) fn check(file: &File, tree: &Node, folder: &FilePath, found: &mut CheckResult) {
     for (name, store) in &file.session_stores {
         let path = Path::of(&["session_stores", name]);
         backend(store.backend, store.sql.as_ref(), &path, tree, found);
@@ -60,7 +60,7 @@ pub(super) fn check(file: &File, tree: &Node, folder: &FilePath, found: &mut Che
     one_database(file, tree, folder, found);
 }
 
-fn backend(backend: Backend, sql: Option<&Sql>, path: &Path, tree: &Node, found: &mut Checked) {
+fn backend(backend: Backend, sql: Option<&Sql>, path: &Path, tree: &Node, found: &mut CheckResult) {
     match (backend, sql) {
         (Backend::File, _) => {
             let what = "`backend: file` is not available yet in this version".to_owned();
@@ -81,7 +81,7 @@ fn backend(backend: Backend, sql: Option<&Sql>, path: &Path, tree: &Node, found:
     }
 }
 
-fn task_backend(name: &str, agent: &Agent, tree: &Node, found: &mut Checked) {
+fn task_backend(name: &str, agent: &Agent, tree: &Node, found: &mut CheckResult) {
     let path = Path::of(&["agents", name, "task"]);
     let Some(task) = &agent.task else { return };
     if let Some(sql) = &task.sql {
@@ -106,7 +106,7 @@ fn task_backend(name: &str, agent: &Agent, tree: &Node, found: &mut Checked) {
 }
 
 /// A server has one database; the first that an agent uses is it.
-fn one_database(file: &File, tree: &Node, folder: &FilePath, found: &mut Checked) {
+fn one_database(file: &File, tree: &Node, folder: &FilePath, found: &mut CheckResult) {
     let all = databases(file, tree);
     let Some((first, first_sql)) = all.first() else { return };
     let chosen = database::named(first, first_sql, folder);

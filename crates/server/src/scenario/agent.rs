@@ -20,9 +20,9 @@ use standfast_engine::tool::Tool;
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_models::scripted::Script;
 
-use super::Broken;
+use super::ScenarioError;
 use super::file::{AgentText, InlineText, InlineToolText, SelfApprovalText, ToolText};
-use super::tools::{Behaviour, Oracle, Recorded, Scripted};
+use super::tools::{Behaviour, Oracle, RecordedTool, ScriptedTool};
 use crate::demo;
 
 /// How long a node's claim lasts. Longer than usual, so that a tool that takes hours is not renewed too often.
@@ -47,7 +47,7 @@ impl Cast {
         agent: &AgentText,
         script: Option<Script>,
         behaviours: BTreeMap<ToolName, Vec<Behaviour>>,
-    ) -> Result<Cast, Broken> {
+    ) -> Result<Cast, ScenarioError> {
         let mut cast = match agent {
             AgentText::Named(name) => named(name)?,
             AgentText::Inline(text) => inline(text)?,
@@ -59,7 +59,7 @@ impl Cast {
         let known: Vec<&ToolName> = cast.definition.tools.keys().filter(scripted).collect();
         if let Some(unknown) = behaviours.keys().find(|tool| !known.contains(tool)) {
             let known: Vec<&str> = known.iter().map(|tool| tool.as_str()).collect();
-            return Err(Broken::here(format!(
+            return Err(ScenarioError::here(format!(
                 "`results` names {unknown}, which is not a scripted tool of the agent; known tools: {}",
                 known.join(", ")
             )));
@@ -73,10 +73,10 @@ impl Cast {
         let tool = |name: &ToolName| -> Arc<dyn Tool> {
             let (name, oracle) = (name.clone(), oracle.clone());
             if self.built_in.contains(&name) {
-                Arc::new(Recorded { name, tool: SuspendForInput, oracle })
+                Arc::new(RecordedTool { name, tool: SuspendForInput, oracle })
             } else {
                 let behaviours = self.behaviours.get(&name).cloned().unwrap_or_default();
-                Arc::new(Scripted { name, behaviours, oracle, clock: clock.clone() })
+                Arc::new(ScriptedTool { name, behaviours, oracle, clock: clock.clone() })
             }
         };
         let agent = Agent {
@@ -95,15 +95,15 @@ impl Cast {
 }
 
 /// An agent that is known by its name.
-fn named(name: &str) -> Result<Cast, Broken> {
+fn named(name: &str) -> Result<Cast, ScenarioError> {
     if name != "demo" {
-        return Err(Broken::here(format!(
+        return Err(ScenarioError::here(format!(
             "there is no agent {name:?}: write `agent: demo` for the embedded demo, or describe the agent here"
         )));
     }
-    let settings = demo::settings(Path::new("")).map_err(|error| Broken::here(error.to_string()))?;
+    let settings = demo::settings(Path::new("")).map_err(|error| ScenarioError::here(error.to_string()))?;
     let found = settings.agents.into_iter().next();
-    let (name, agent) = found.ok_or_else(|| Broken::here("the demo has no agent"))?;
+    let (name, agent) = found.ok_or_else(|| ScenarioError::here("the demo has no agent"))?;
     Ok(Cast {
         name,
         definition: agent.definition.clone(),
@@ -115,8 +115,8 @@ fn named(name: &str) -> Result<Cast, Broken> {
     })
 }
 
-fn inline(text: &InlineText) -> Result<Cast, Broken> {
-    let bad = |what: &dyn std::fmt::Display| Broken::here(format!("`agent`: {what}"));
+fn inline(text: &InlineText) -> Result<Cast, ScenarioError> {
+    let bad = |what: &dyn std::fmt::Display| ScenarioError::here(format!("`agent`: {what}"));
     let name = AgentName::new(text.name.as_deref().unwrap_or("agent")).map_err(|error| bad(&error))?;
     let (mut tools, mut needs_approval, mut built_in) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
     for (tool, described) in &text.tools {

@@ -24,12 +24,12 @@ use tokio::sync::Notify;
 
 /// What a store has been asked and has not answered yet.
 #[derive(Debug, Default)]
-pub(super) struct Unanswered {
+pub(super) struct UnansweredCalls {
     count: AtomicUsize,
     answered: Notify,
 }
 
-impl Unanswered {
+impl UnansweredCalls {
     /// Whether an answer is still to come.
     pub(super) fn is_any(&self) -> bool {
         self.count.load(Ordering::SeqCst) > 0
@@ -41,9 +41,9 @@ impl Unanswered {
     }
 }
 
-struct Asked(Arc<Unanswered>);
+struct CallGuard(Arc<UnansweredCalls>);
 
-impl Drop for Asked {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.0.count.fetch_sub(1, Ordering::SeqCst);
         self.0.answered.notify_one();
@@ -51,15 +51,15 @@ impl Drop for Asked {
 }
 
 /// A store whose answers are counted.
-pub(super) struct Counted<S> {
+pub(super) struct CountedStore<S> {
     pub(super) store: S,
-    pub(super) unanswered: Arc<Unanswered>,
+    pub(super) unanswered: Arc<UnansweredCalls>,
 }
 
-impl<S> Counted<S> {
+impl<S> CountedStore<S> {
     fn count<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
         self.unanswered.count.fetch_add(1, Ordering::SeqCst);
-        let asked = Asked(self.unanswered.clone());
+        let asked = CallGuard(self.unanswered.clone());
         Box::pin(async move {
             let answer = answer.await;
             drop(asked);
@@ -68,7 +68,7 @@ impl<S> Counted<S> {
     }
 }
 
-impl<S: Store> RunStore for Counted<S> {
+impl<S: Store> RunStore for CountedStore<S> {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         self.count(self.store.append(batches))
     }
@@ -122,7 +122,7 @@ impl<S: Store> RunStore for Counted<S> {
     }
 }
 
-impl<S: Store> WorkStore for Counted<S> {
+impl<S: Store> WorkStore for CountedStore<S> {
     fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
         self.count(self.store.claim_due(claim))
     }
@@ -164,7 +164,7 @@ impl<S: Store> WorkStore for Counted<S> {
     }
 }
 
-impl<S: Store> DeliveryStore for Counted<S> {
+impl<S: Store> DeliveryStore for CountedStore<S> {
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
         self.count(self.store.due_notices(query))
     }
@@ -206,7 +206,7 @@ impl<S: Store> DeliveryStore for Counted<S> {
     }
 }
 
-impl<S: Store> SessionStore for Counted<S> {
+impl<S: Store> SessionStore for CountedStore<S> {
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
         self.count(self.store.session(key))
     }
@@ -220,7 +220,7 @@ impl<S: Store> SessionStore for Counted<S> {
     }
 }
 
-impl<S: Store> IdempotencyStore for Counted<S> {
+impl<S: Store> IdempotencyStore for CountedStore<S> {
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
         self.count(self.store.find_key(tenant, key))
     }
@@ -234,7 +234,7 @@ impl<S: Store> IdempotencyStore for Counted<S> {
     }
 }
 
-impl<S: Store> SecretStore for Counted<S> {
+impl<S: Store> SecretStore for CountedStore<S> {
     fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
         self.count(self.store.credential(prefix))
     }
@@ -260,7 +260,7 @@ impl<S: Store> SecretStore for Counted<S> {
     }
 }
 
-impl<S: Store> AuditStore for Counted<S> {
+impl<S: Store> AuditStore for CountedStore<S> {
     fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
         self.count(self.store.put_audit(tenant, at, entry))
     }

@@ -11,19 +11,19 @@ use standfast_core::transcript::{Entry, transcript};
 use standfast_engine::{EngineError, HoldView};
 use standfast_models::script_file::Json;
 
-use super::Broken;
+use super::ScenarioError;
 use super::step_file::{ExpectText, HoldText, StartText, ToldText};
-use super::tools::Started;
-use super::world::{Begun, World};
+use super::tools::ToolStart;
+use super::world::{StartedRun, World};
 
 /// What is not as expected of this run.
 pub(super) async fn check(
     world: &mut World,
-    begun: &Begun,
+    begun: &StartedRun,
     expected: &ExpectText,
-) -> Result<Vec<String>, Broken> {
+) -> Result<Vec<String>, ScenarioError> {
     let run = world.load(begun.run).await?;
-    let failed = |error: EngineError| Broken::here(error.to_string());
+    let failed = |error: EngineError| ScenarioError::here(error.to_string());
     let who = world.principal(&begun.owner);
     let mut problems = Vec::new();
     if let Some(wanted) = &expected.status {
@@ -135,8 +135,8 @@ fn holds(problems: &mut Vec<String>, wanted: &[HoldText], open: &[HoldView]) {
     }
 }
 
-fn starts(problems: &mut Vec<String>, wanted: &[StartText], were: &[Started]) {
-    let is_same = |(wanted, was): (&StartText, &Started)| {
+fn starts(problems: &mut Vec<String>, wanted: &[StartText], were: &[ToolStart]) {
+    let is_same = |(wanted, was): (&StartText, &ToolStart)| {
         wanted.tool == was.tool.as_str()
             && wanted.arguments.as_ref().is_none_or(|arguments| is_text(arguments, &was.arguments))
             && wanted.attempt.is_none_or(|attempt| attempt == was.attempt)

@@ -17,11 +17,11 @@ use standfast_core::hold::{AfterGrace, Ask, HoldPolicy, OnDeny, OnTimeout};
 use standfast_core::json::RawJson;
 use standfast_core::name::{ToolName, UserId};
 use standfast_core::time::Millis;
-use standfast_engine::tool::Pending;
+use standfast_engine::tool::Suspension;
 use standfast_models::script_file::{self, Json, Replies, ScriptError, Span};
 use standfast_models::scripted::Script;
 
-use super::Broken;
+use super::ScenarioError;
 use super::step_file::{Step, StepText};
 use super::tools::{Behaviour, ComesTo};
 
@@ -38,7 +38,7 @@ pub(super) struct Scenario {
 }
 
 /// Reads a scenario; files that it names are beside it.
-pub(super) fn parse(text: &str, folder: &Path) -> Result<Scenario, Broken> {
+pub(super) fn parse(text: &str, folder: &Path) -> Result<Scenario, ScenarioError> {
     // Only `true` and `false` are truth values; `no` and `off` are words.
     let options = serde_saphyr::options! { strict_booleans: true };
     let file: FileText = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
@@ -47,22 +47,22 @@ pub(super) fn parse(text: &str, folder: &Path) -> Result<Scenario, Broken> {
         let message = error.to_string();
         // The reader says where at the end of its message; here it stands in front.
         let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
-        Broken::at(line.max(1), what)
+        ScenarioError::at(line.max(1), what)
     })?;
     let script = file.script.map(|script| script.read(folder)).transpose()?;
     if script.is_none() && matches!(file.agent, AgentText::Inline(_)) {
-        return Err(Broken::at(1, "an agent that is described here needs a `script` for its model"));
+        return Err(ScenarioError::at(1, "an agent that is described here needs a `script` for its model"));
     }
     let mut results = BTreeMap::new();
     for (tool, DoesText(starts)) in file.results {
-        let name = ToolName::new(&tool).map_err(|bad| Broken::at(1, bad.to_string()))?;
+        let name = ToolName::new(&tool).map_err(|bad| ScenarioError::at(1, bad.to_string()))?;
         results.insert(name, starts);
     }
-    let admin = |name: &String| UserId::new(name).map_err(|bad| Broken::at(1, bad.to_string()));
-    let steps: Result<Vec<Step>, Broken> = file.steps.into_iter().map(Step::read).collect();
+    let admin = |name: &String| UserId::new(name).map_err(|bad| ScenarioError::at(1, bad.to_string()));
+    let steps: Result<Vec<Step>, ScenarioError> = file.steps.into_iter().map(Step::read).collect();
     let steps = steps?;
     if steps.is_empty() {
-        return Err(Broken::at(1, "`steps` must have at least one step"));
+        return Err(ScenarioError::at(1, "`steps` must have at least one step"));
     }
     Ok(Scenario {
         name: file.name,
@@ -179,13 +179,13 @@ enum ScriptText {
 }
 
 impl ScriptText {
-    fn read(self, folder: &Path) -> Result<Script, Broken> {
+    fn read(self, folder: &Path) -> Result<Script, ScenarioError> {
         match self {
             ScriptText::Replies(replies) => {
-                replies.script().map_err(|ScriptError { line, message }| Broken::at(line, message))
+                replies.script().map_err(|ScriptError { line, message }| ScenarioError::at(line, message))
             }
             ScriptText::File(name) => {
-                let wrong = |why: String| Broken::here(format!("the script {name}: {why}"));
+                let wrong = |why: String| ScenarioError::here(format!("the script {name}: {why}"));
                 let text =
                     std::fs::read_to_string(folder.join(&name)).map_err(|error| wrong(error.to_string()))?;
                 script_file::parse(&text).map_err(|error| wrong(error.to_string()))
@@ -252,7 +252,7 @@ fn behaviour(text: BehaviourText) -> Result<Behaviour, &'static str> {
 }
 
 impl PendingText {
-    fn pending(self) -> Pending {
+    fn pending(self) -> Suspension {
         let kind = match self.kind {
             PendingWord::External => SuspendFor::External,
             PendingWord::Input => SuspendFor::Input,
@@ -264,7 +264,7 @@ impl PendingText {
             options: self.options,
             ..Ask::default()
         };
-        Pending { kind, ask, timeout: self.timeout.map(|span| span.0), secret: None }
+        Suspension { kind, ask, timeout: self.timeout.map(|span| span.0), secret: None }
     }
 }
 

@@ -17,34 +17,34 @@ use standfast_surfaces::http::refusal::problem;
 use super::agent::Cast;
 use super::expect;
 use super::file::Scenario;
-use super::step_file::{How, RefusedText, Selector, Step, Verb};
-use super::world::{Begun, World};
-use super::{Broken, Failed, Outcome, RunLog};
+use super::step_file::{RefusedText, ScriptedDecision, Selector, Step, Verb};
+use super::world::{StartedRun, World};
+use super::{FailedStep, Outcome, RunLog, ScenarioError};
 
 /// Who begins runs when the scenario does not say.
 const SOMEBODY: &str = "user";
 
-/// What a step came to: nothing wrong, or what was expected and what was there.
-type Played = Result<Vec<String>, Broken>;
+/// The result of a step: nothing wrong, or what was expected and what was there.
+type StepResult = Result<Vec<String>, ScenarioError>;
 
-pub(super) async fn play(scenario: Scenario) -> Result<Outcome, Broken> {
+pub(super) async fn play(scenario: Scenario) -> Result<Outcome, ScenarioError> {
     let cast = Cast::new(&scenario.agent, scenario.script, scenario.results)?;
     let mut world = World::begin(cast, scenario.admins)?;
     let steps = scenario.steps.len();
     for (at, step) in scenario.steps.into_iter().enumerate() {
         let (line, verb) = (step.line, step.verb.word());
-        let broken = |broken: Broken| Broken { line: broken.line.or(Some(line)), ..broken };
+        let broken = |broken: ScenarioError| ScenarioError { line: broken.line.or(Some(line)), ..broken };
         let problems = world.take(step).await.map_err(broken)?;
         if !problems.is_empty() {
             let logs = world.logs().await?;
-            return Ok(Outcome::Failed(Failed { line, step: at + 1, verb, problems, logs }));
+            return Ok(Outcome::Failed(FailedStep { line, step: at + 1, verb, problems, logs }));
         }
     }
     Ok(Outcome::Passed { steps })
 }
 
 impl World {
-    async fn take(&mut self, step: Step) -> Played {
+    async fn take(&mut self, step: Step) -> StepResult {
         let Step { verb, who, run, refused, .. } = step;
         let done = match verb {
             Verb::Wait(span) => return self.wait(span).await.map(|()| Vec::new()),
@@ -58,7 +58,7 @@ impl World {
                 let message = Message::text(text);
                 let new = NewRun { agent: self.agent().clone(), session, message, once: None };
                 let started = self.engine()?.start(&self.principal(&owner), new).await;
-                started.map(|id| self.runs.push(Begun { label: run, run: id, owner }))
+                started.map(|id| self.runs.push(StartedRun { label: run, run: id, owner }))
             }
             Verb::Say { text, supersedes } => {
                 let begun = self.begun(run.as_deref())?;
@@ -76,13 +76,13 @@ impl World {
                 let begun = self.begun(run.as_deref())?;
                 let state = self.load(begun.run).await?;
                 let seen = match select(&state, &hold) {
-                    Found::Open(seen) => seen,
+                    FoundHold::Open(seen) => seen,
                     // A decision that is too late must be possible, to see what it is answered with.
-                    Found::None => match self.decided(begun, &hold).await? {
+                    FoundHold::None => match self.decided(begun, &hold).await? {
                         Some(key) => Decide { hold: key, digest: None, revision: None },
                         None => return Ok(vec![format!("no such hold; {}", expect::open_holds(&state))]),
                     },
-                    Found::Several => {
+                    FoundHold::Several => {
                         let which = "several open holds match; select one with `tool`, `kind` or `call`";
                         return Ok(vec![format!("{which}; {}", expect::open_holds(&state))]);
                     }
@@ -104,18 +104,23 @@ impl World {
     }
 
     /// The run that a step is about.
-    fn begun(&self, label: Option<&str>) -> Result<&Begun, Broken> {
+    fn begun(&self, label: Option<&str>) -> Result<&StartedRun, ScenarioError> {
         match label {
-            None => self.runs.last().ok_or_else(|| Broken::here("no run was started yet; `send` starts one")),
+            None => self
+                .runs
+                .last()
+                .ok_or_else(|| ScenarioError::here("no run was started yet; `send` starts one")),
             Some(label) => {
                 let found = self.runs.iter().rev().find(|begun| begun.label.as_deref() == Some(label));
-                found.ok_or_else(|| Broken::here(format!("no `send` before this step has `run: {label}`")))
+                found.ok_or_else(|| {
+                    ScenarioError::here(format!("no `send` before this step has `run: {label}`"))
+                })
             }
         }
     }
 
     /// The last hold of the run that could be meant, open or not.
-    async fn decided(&self, begun: &Begun, wanted: &Selector) -> Result<Option<HoldKey>, Broken> {
+    async fn decided(&self, begun: &StartedRun, wanted: &Selector) -> Result<Option<HoldKey>, ScenarioError> {
         let events = self.events(begun).await?;
         let is_wanted = |envelope: &Envelope| {
             let Event::HoldOpened(opened) = &envelope.event else { return None };
@@ -125,12 +130,12 @@ impl World {
         Ok(events.iter().rev().find_map(is_wanted))
     }
 
-    async fn events(&self, begun: &Begun) -> Result<Vec<Envelope>, Broken> {
+    async fn events(&self, begun: &StartedRun) -> Result<Vec<Envelope>, ScenarioError> {
         let events = self.engine()?.events(begun.run, Seq(0)).await;
-        events.map_err(|error| Broken::here(error.to_string()))
+        events.map_err(|error| ScenarioError::here(error.to_string()))
     }
 
-    async fn logs(&self) -> Result<Vec<RunLog>, Broken> {
+    async fn logs(&self) -> Result<Vec<RunLog>, ScenarioError> {
         let mut logs = Vec::new();
         for begun in &self.runs {
             let events = self.events(begun).await?;
@@ -168,38 +173,38 @@ fn kind(urn: &str) -> &str {
     urn.rsplit(':').next().unwrap_or(urn)
 }
 
-fn wanted(how: How) -> Choice {
+fn wanted(how: ScriptedDecision) -> Choice {
     match how {
-        How::Approve => Choice::Approve,
-        How::Edit(arguments) => Choice::ApproveEdited { arguments },
-        How::Deny { reason } => Choice::Deny { reason },
-        How::Answer(value) | How::Result(value) => Choice::Answer { value },
-        How::Fail(error) => Choice::Fail { error: Body::text(error) },
+        ScriptedDecision::Approve => Choice::Approve,
+        ScriptedDecision::Edit(arguments) => Choice::ApproveEdited { arguments },
+        ScriptedDecision::Deny { reason } => Choice::Deny { reason },
+        ScriptedDecision::Answer(value) | ScriptedDecision::Result(value) => Choice::Answer { value },
+        ScriptedDecision::Fail(error) => Choice::Fail { error: Body::text(error) },
     }
 }
 
 /// The open hold that is meant, as its decider sees it.
-enum Found {
+enum FoundHold {
     Open(Decide),
     None,
     Several,
 }
 
-fn select(run: &Run, wanted: &Selector) -> Found {
+fn select(run: &Run, wanted: &Selector) -> FoundHold {
     let tool = |hold: &Hold| run.call(hold.call()).map(|call| call.tool.clone());
     let is_wanted = |hold: &&Hold| wanted.takes(tool(hold).as_ref(), hold.kind, hold.call());
     let mut found = run.state.holds.iter().filter(is_wanted);
     match (found.next(), found.next()) {
-        (Some(hold), None) => Found::Open(Decide {
+        (Some(hold), None) => FoundHold::Open(Decide {
             hold: hold.key,
             digest: run.call(hold.call()).and_then(|call| call.digest),
             revision: Some(hold.revision),
         }),
-        (None, _) => Found::None,
-        (Some(_), Some(_)) => Found::Several,
+        (None, _) => FoundHold::None,
+        (Some(_), Some(_)) => FoundHold::Several,
     }
 }
 
-fn bad_name(bad: standfast_core::name::BadName) -> Broken {
-    Broken::here(bad.to_string())
+fn bad_name(bad: standfast_core::name::BadName) -> ScenarioError {
+    ScenarioError::here(bad.to_string())
 }

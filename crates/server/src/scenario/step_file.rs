@@ -17,7 +17,7 @@ use standfast_core::name::{SessionId, ToolName, UserId};
 use standfast_core::time::Millis;
 use standfast_models::script_file::{Arguments, Json, Span};
 
-use super::Broken;
+use super::ScenarioError;
 use super::file::{body, forms};
 
 /// A step.
@@ -37,14 +37,14 @@ pub(super) enum Verb {
     Send { text: String, session: Option<SessionId> },
     Say { text: String, supersedes: bool },
     Cancel { reason: Option<String> },
-    Decide { how: How, hold: Selector },
+    Decide { how: ScriptedDecision, hold: Selector },
     Wait(Millis),
     Restart { down: Option<Millis> },
     Expect(Box<ExpectText>),
 }
 
 /// What a person or an outside system decides.
-pub(super) enum How {
+pub(super) enum ScriptedDecision {
     Approve,
     Edit(RawJson),
     Deny { reason: Option<String> },
@@ -61,12 +61,12 @@ impl Verb {
             Verb::Say { .. } => "say",
             Verb::Cancel { .. } => "cancel",
             Verb::Decide { how, .. } => match how {
-                How::Approve => "approve",
-                How::Edit(_) => "edit",
-                How::Deny { .. } => "deny",
-                How::Answer(_) => "answer",
-                How::Result(_) => "result",
-                How::Fail(_) => "fail",
+                ScriptedDecision::Approve => "approve",
+                ScriptedDecision::Edit(_) => "edit",
+                ScriptedDecision::Deny { .. } => "deny",
+                ScriptedDecision::Answer(_) => "answer",
+                ScriptedDecision::Result(_) => "result",
+                ScriptedDecision::Fail(_) => "fail",
             },
             Verb::Wait(_) => "wait",
             Verb::Restart { .. } => "restart",
@@ -211,9 +211,9 @@ pub(super) struct ToldText {
 }
 
 impl Step {
-    pub(super) fn read(text: Spanned<StepText>) -> Result<Step, Broken> {
+    pub(super) fn read(text: Spanned<StepText>) -> Result<Step, ScenarioError> {
         let line = text.referenced.line();
-        read(text.value, line).map_err(|message| Broken::at(line, message))
+        read(text.value, line).map_err(|message| ScenarioError::at(line, message))
     }
 }
 
@@ -252,27 +252,27 @@ fn verb(text: &mut StepText) -> Result<Verb, String> {
         found.push(Verb::Say { text: words, supersedes: text.supersede.take().unwrap_or_default() });
     }
     found.extend(text.cancel.take().map(|reason| Verb::Cancel { reason }));
-    let mut decide = |how: How, hold: Option<Selector>| {
+    let mut decide = |how: ScriptedDecision, hold: Option<Selector>| {
         found.push(Verb::Decide { how, hold: hold.unwrap_or_default() });
     };
     if let Some(hold) = text.approve.take() {
-        decide(How::Approve, hold);
+        decide(ScriptedDecision::Approve, hold);
     }
     if let Some(hold) = text.edit.take() {
         let Arguments(arguments) = text.arguments.take().ok_or("`edit` needs `arguments`")?;
-        decide(How::Edit(RawJson::parse(&arguments).map_err(|error| error.to_string())?), hold);
+        decide(ScriptedDecision::Edit(RawJson::parse(&arguments).map_err(|error| error.to_string())?), hold);
     }
     if let Some(hold) = text.deny.take() {
-        decide(How::Deny { reason: text.reason.take() }, hold);
+        decide(ScriptedDecision::Deny { reason: text.reason.take() }, hold);
     }
     if let Some(hold) = text.answer.take() {
-        decide(How::Answer(body(text.value.take().ok_or("`answer` needs a `value`")?)), hold);
+        decide(ScriptedDecision::Answer(body(text.value.take().ok_or("`answer` needs a `value`")?)), hold);
     }
     if let Some(hold) = text.result.take() {
-        decide(How::Result(body(text.value.take().ok_or("`result` needs a `value`")?)), hold);
+        decide(ScriptedDecision::Result(body(text.value.take().ok_or("`result` needs a `value`")?)), hold);
     }
     if let Some(hold) = text.fail.take() {
-        decide(How::Fail(text.error.take().ok_or("`fail` needs an `error`")?), hold);
+        decide(ScriptedDecision::Fail(text.error.take().ok_or("`fail` needs an `error`")?), hold);
     }
     found.extend(text.wait.take().map(|Span(span)| Verb::Wait(span)));
     found.extend(text.restart.take().map(|down| Verb::Restart { down: down.map(|span| span.0) }));

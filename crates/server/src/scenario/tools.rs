@@ -11,7 +11,7 @@ use standfast_core::message::ToolResult;
 use standfast_core::name::ToolName;
 use standfast_core::time::Millis;
 use standfast_engine::clock::Clock;
-use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_engine::tool::{Invocation, Outcome, Suspension, Tool, ToolFuture};
 
 /// What one start of a tool does.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub(super) struct Behaviour {
 pub(super) enum ComesTo {
     Returns(Body),
     Fails(String),
-    Pending(Box<Pending>),
+    Pending(Box<Suspension>),
     Unknown(String),
     /// The server dies while the tool is at it.
     Crash,
@@ -41,7 +41,7 @@ impl Default for Behaviour {
 
 /// A start, as the tool saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Started {
+pub(super) struct ToolStart {
     pub(super) run: RunId,
     pub(super) tool: ToolName,
     pub(super) arguments: String,
@@ -51,13 +51,13 @@ pub(super) struct Started {
 /// Everything that tools did.
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
-    starts: Mutex<Vec<Started>>,
+    starts: Mutex<Vec<ToolStart>>,
     crash: AtomicBool,
 }
 
 impl Oracle {
     /// The starts of a run's calls, in their order.
-    pub(super) fn starts(&self, run: RunId) -> Vec<Started> {
+    pub(super) fn starts(&self, run: RunId) -> Vec<ToolStart> {
         self.all().iter().filter(|started| started.run == run).cloned().collect()
     }
 
@@ -67,20 +67,20 @@ impl Oracle {
     }
 
     /// Writes a start down; says how many this tool had before.
-    fn record(&self, started: Started) -> usize {
+    fn record(&self, started: ToolStart) -> usize {
         let mut all = self.all();
         let before = all.iter().filter(|other| other.tool == started.tool).count();
         all.push(started);
         before
     }
 
-    fn all(&self) -> MutexGuard<'_, Vec<Started>> {
+    fn all(&self) -> MutexGuard<'_, Vec<ToolStart>> {
         self.starts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A tool that does what the scenario says.
-pub(super) struct Scripted {
+pub(super) struct ScriptedTool {
     pub(super) name: ToolName,
     /// One for each start; the last one is also for all further ones.
     pub(super) behaviours: Vec<Behaviour>,
@@ -88,9 +88,9 @@ pub(super) struct Scripted {
     pub(super) clock: Clock,
 }
 
-impl Tool for Scripted {
-    fn run(&self, invocation: Invocation) -> Running {
-        let started = Started {
+impl Tool for ScriptedTool {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
+        let started = ToolStart {
             run: invocation.call.run,
             tool: self.name.clone(),
             arguments: invocation.arguments,
@@ -118,15 +118,15 @@ impl Tool for Scripted {
 }
 
 /// The built-in tool that asks a person, with its starts written down.
-pub(super) struct Recorded<T> {
+pub(super) struct RecordedTool<T> {
     pub(super) name: ToolName,
     pub(super) tool: T,
     pub(super) oracle: Arc<Oracle>,
 }
 
-impl<T: Tool> Tool for Recorded<T> {
-    fn run(&self, invocation: Invocation) -> Running {
-        self.oracle.record(Started {
+impl<T: Tool> Tool for RecordedTool<T> {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
+        self.oracle.record(ToolStart {
             run: invocation.call.run,
             tool: self.name.clone(),
             arguments: invocation.arguments.clone(),

@@ -17,9 +17,9 @@ use standfast_store::StoredRun;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
-use super::Broken;
+use super::ScenarioError;
 use super::agent::Cast;
-use super::counted::{Counted, Unanswered};
+use super::counted::{CountedStore, UnansweredCalls};
 use super::tools::Oracle;
 
 /// When scenarios begin: 2026-01-01T09:00:00Z.
@@ -39,32 +39,32 @@ pub(super) struct World {
     time: Arc<Standing>,
     /// None only while the server is down.
     engine: Option<Engine>,
-    unanswered: Arc<Unanswered>,
-    pub(super) runs: Vec<Begun>,
+    unanswered: Arc<UnansweredCalls>,
+    pub(super) runs: Vec<StartedRun>,
     directory: TempDir,
 }
 
 /// A run that the scenario began.
 #[derive(Debug, Clone)]
-pub(super) struct Begun {
+pub(super) struct StartedRun {
     pub(super) label: Option<String>,
     pub(super) run: RunId,
     pub(super) owner: UserId,
 }
 
 impl World {
-    pub(super) fn begin(cast: Cast, admins: Vec<UserId>) -> Result<World, Broken> {
+    pub(super) fn begin(cast: Cast, admins: Vec<UserId>) -> Result<World, ScenarioError> {
         let time = Arc::new(Standing::at(BEGIN));
         let clock = Clock::Virtual(time.clone());
-        let directory = tempfile::tempdir().map_err(|error| Broken::here(error.to_string()))?;
+        let directory = tempfile::tempdir().map_err(|error| ScenarioError::here(error.to_string()))?;
         let oracle = Arc::new(Oracle::default());
         let (engine, unanswered) = serve(&directory, &cast, &oracle, &clock)?;
         let engine = Some(engine);
         Ok(World { cast, admins, oracle, clock, time, engine, unanswered, runs: Vec::new(), directory })
     }
 
-    pub(super) fn engine(&self) -> Result<&Engine, Broken> {
-        self.engine.as_ref().ok_or_else(|| Broken::here("the server is down"))
+    pub(super) fn engine(&self) -> Result<&Engine, ScenarioError> {
+        self.engine.as_ref().ok_or_else(|| ScenarioError::here("the server is down"))
     }
 
     pub(super) fn agent(&self) -> &AgentName {
@@ -85,17 +85,17 @@ impl World {
     }
 
     /// A run as it is stored.
-    pub(super) async fn load(&self, run: RunId) -> Result<Run, Broken> {
+    pub(super) async fn load(&self, run: RunId) -> Result<Run, ScenarioError> {
         Ok(self.stored(run).await?.row.run)
     }
 
-    async fn stored(&self, run: RunId) -> Result<StoredRun, Broken> {
-        let unreadable = |error: EngineError| Broken::here(format!("{run} cannot be read: {error}"));
+    async fn stored(&self, run: RunId) -> Result<StoredRun, ScenarioError> {
+        let unreadable = |error: EngineError| ScenarioError::here(format!("{run} cannot be read: {error}"));
         self.engine()?.load(run).await.map_err(unreadable)
     }
 
     /// Waits until nothing is left to do at this instant. A server that a tool made crash is started again.
-    pub(super) async fn come_to_rest(&mut self) -> Result<(), Broken> {
+    pub(super) async fn come_to_rest(&mut self) -> Result<(), ScenarioError> {
         loop {
             self.no_task_can_run().await?;
             if !self.oracle.take_crash() {
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// Lets time pass.
-    pub(super) async fn wait(&mut self, span: Millis) -> Result<(), Broken> {
+    pub(super) async fn wait(&mut self, span: Millis) -> Result<(), ScenarioError> {
         let until = self.now().plus(span);
         loop {
             self.come_to_rest().await?;
@@ -121,7 +121,7 @@ impl World {
     }
 
     /// The server dies and is started again on the same file, after a while.
-    pub(super) async fn restart(&mut self, down: Option<Millis>) -> Result<(), Broken> {
+    pub(super) async fn restart(&mut self, down: Option<Millis>) -> Result<(), ScenarioError> {
         if let Some(engine) = self.engine.take() {
             // Nobody has the file open after this.
             engine.die().await;
@@ -133,7 +133,7 @@ impl World {
         Box::pin(self.come_to_rest()).await
     }
 
-    async fn no_task_can_run(&self) -> Result<(), Broken> {
+    async fn no_task_can_run(&self) -> Result<(), ScenarioError> {
         let began = self.time.polls();
         loop {
             if self.unanswered.is_any() {
@@ -146,13 +146,15 @@ impl World {
                 return Ok(());
             }
             if before - began > RESTLESS {
-                return Err(Broken::here("the runs do not settle; does the script call tools endlessly?"));
+                return Err(ScenarioError::here(
+                    "the runs do not settle; does the script call tools endlessly?",
+                ));
             }
         }
     }
 
     /// The next instant at which somebody wants to do something.
-    async fn next_instant(&self) -> Result<Option<Timestamp>, Broken> {
+    async fn next_instant(&self) -> Result<Option<Timestamp>, ScenarioError> {
         let now = self.now();
         let mut instants: Vec<Timestamp> = self.time.next_wake().into_iter().collect();
         for begun in &self.runs {
@@ -170,11 +172,11 @@ fn serve(
     cast: &Cast,
     oracle: &Arc<Oracle>,
     clock: &Clock,
-) -> Result<(Engine, Arc<Unanswered>), Broken> {
+) -> Result<(Engine, Arc<UnansweredCalls>), ScenarioError> {
     let options = SqliteOptions::at(directory.path().join("standfast.db"));
-    let store = SqliteStore::open(&options).map_err(|error| Broken::here(error.to_string()))?;
-    let unanswered = Arc::new(Unanswered::default());
-    let counted = Counted { store, unanswered: unanswered.clone() };
+    let store = SqliteStore::open(&options).map_err(|error| ScenarioError::here(error.to_string()))?;
+    let unanswered = Arc::new(UnansweredCalls::default());
+    let counted = CountedStore { store, unanswered: unanswered.clone() };
     let engine = Engine::new(Arc::new(counted), clock.clone(), cast.settings(oracle, clock));
     engine.work();
     Ok((engine, unanswered))

@@ -16,9 +16,9 @@ use standfast_core::name::{Tenant, ToolName};
 use standfast_core::run::{CallOutcome, CallState, Status};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::clock::Clock;
-use standfast_engine::model::{Asked, Live, Model, ModelReply, Prompt};
+use standfast_engine::model::{Live, Model, ModelFuture, ModelReply, Prompt};
 use standfast_engine::settings::Settings;
-use standfast_engine::tool::{Invocation, Outcome, Running, Tool, suspend};
+use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture, suspend};
 use standfast_engine::{Engine, EngineError, StoreError};
 use standfast_models::scripted::Line;
 use standfast_store::conformance::flaky::{Flaky, Mishap};
@@ -227,7 +227,7 @@ async fn a_call_that_never_ran_is_given_back_on_cancel() {
 struct SlowToReply(Arc<Notify>);
 
 impl Model for SlowToReply {
-    fn ask<'a>(&'a self, prompt: Prompt, _: &'a Live) -> Asked<'a> {
+    fn ask<'a>(&'a self, prompt: Prompt, _: &'a Live) -> ModelFuture<'a> {
         Box::pin(async move {
             if prompt.turn == 0 {
                 let call = AskedCall {
@@ -330,7 +330,7 @@ struct TakesLong {
 }
 
 impl Tool for TakesLong {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let (clock, starts) = (self.clock.clone(), self.starts.clone());
         Box::pin(async move {
             starts.lock().unwrap().push(format!("{}/{}", invocation.call.no, invocation.attempt));

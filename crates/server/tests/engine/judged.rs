@@ -16,7 +16,7 @@ use standfast_core::run::{Status, WaitKind};
 use standfast_core::transcript::{Entry, transcript};
 use standfast_engine::Engine;
 use standfast_engine::clock::Clock;
-use standfast_engine::outbound::guard::{Guard, Others};
+use standfast_engine::outbound::guard::{Guard, UnnamedHosts};
 use standfast_engine::outbound::http::HttpLimits;
 use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::tool::Tool;
@@ -71,7 +71,7 @@ fn commands(site: &Site, arguments: &str) -> Engine {
     server(site, Arc::new(tool), CommandTool::spec(), arguments)
 }
 
-/// What the model was told that the call came to.
+/// The result of the call, as the model was told it.
 async fn told(engine: &Engine, run: RunId) -> String {
     let entries = transcript(&engine.events(run, Seq(0)).await.unwrap());
     let results = entries.into_iter().filter_map(|entry| match entry {
@@ -142,7 +142,7 @@ async fn an_outside_job_is_finished_by_the_id_that_it_was_started_with() {
     let mut other = OtherServer::answering(vec![answer("202 Accepted", r#"{"externalRef": "job-7"}"#)]).await;
     let options = ExternalOptions {
         url: format!("http://127.0.0.1:{}/jobs", other.port),
-        guard: Guard { allowed_hosts: BTreeSet::from(["127.0.0.1".into()]), others: Others::Never },
+        guard: Guard { allowed_hosts: BTreeSet::from(["127.0.0.1".into()]), others: UnnamedHosts::Never },
         limits: HttpLimits::default(),
         timeout: USUAL_TIMEOUT,
         public_url: None,

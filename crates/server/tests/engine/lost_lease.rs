@@ -20,14 +20,14 @@ use standfast_engine::clock::Clock;
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::Webhooks;
 use standfast_engine::tool::{
-    Abandoning, Invocation, Nature, Outcome, Pending, RemoteWork, Running, Tool, Watching,
+    AbandonFuture, Invocation, Nature, Outcome, RemoteWork, Suspension, Tool, ToolFuture, WatchFuture,
 };
 use standfast_engine::{Callback, Delivery, DeliveryRequest, Engine, NewRun, ReceiverKind};
 use standfast_models::scripted::Line;
 use standfast_store::memory::MemoryStore;
 use standfast_store::{
-    Answer, AuditLayer, Batch, DeliveryLayer, Guard, IdempotencyLayer, Layer, LeaseChange, Put, RunLayer,
-    SecretLayer, SessionLayer, Store, StoreError, WorkLayer,
+    Answer, AuditLayer, Batch, DeliveryLayer, Guard, IdempotencyLayer, Layer, LeaseChange, RunLayer,
+    SecretLayer, SessionLayer, SideWrite, Store, StoreError, WorkLayer,
 };
 
 use crate::{Site, agent, start, until, who};
@@ -109,10 +109,10 @@ struct Remote {
 }
 
 impl Tool for Remote {
-    fn run(&self, _: Invocation) -> Running {
+    fn run(&self, _: Invocation) -> ToolFuture {
         let ask = Ask { resume: Some(Box::new(Body::text("task-7"))), ..Ask::default() };
         let timeout = Some(Millis::seconds(600));
-        let pending = Pending { kind: SuspendFor::External, ask, timeout, secret: None };
+        let pending = Suspension { kind: SuspendFor::External, ask, timeout, secret: None };
         Box::pin(std::future::ready(Outcome::Pending(Box::new(pending))))
     }
 
@@ -122,11 +122,11 @@ impl Tool for Remote {
 }
 
 impl RemoteWork for Remote {
-    fn watch(&self, _: &Body) -> Option<Watching> {
+    fn watch(&self, _: &Body) -> Option<WatchFuture> {
         None
     }
 
-    fn abandon(&self, state: &Body) -> Option<Abandoning> {
+    fn abandon(&self, state: &Body) -> Option<AbandonFuture> {
         assert_eq!(state, &Body::text("task-7"));
         let canceled = self.canceled.clone();
         Some(Box::pin(async move {
@@ -205,7 +205,8 @@ async fn receivers_above_hear_a_question_although_the_lease_was_lost() {
     engine.submit().start_with_callback(&who("alice"), new, callback).await.unwrap();
     let asked = store.finds().await;
     assert_eq!(asked.lease, LeaseChange::Keep, "the lease is another node's");
-    let notices: Vec<&Put> = asked.puts.iter().filter(|put| matches!(put, Put::Notice(_))).collect();
+    let notices: Vec<&SideWrite> =
+        asked.puts.iter().filter(|put| matches!(put, SideWrite::Notice(_))).collect();
     assert_eq!(notices.len(), 1, "{:?}", asked.puts);
     engine.die().await;
 }

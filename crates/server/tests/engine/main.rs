@@ -47,7 +47,7 @@ use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
-use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
+use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
 use standfast_engine::{Decision, Engine, EngineError, NewRun};
 use standfast_models::scripted::{Line, Script};
 use standfast_store::Store;
@@ -67,7 +67,7 @@ struct Deletes {
 }
 
 impl Tool for Deletes {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let (effects, hangs, panics) = (self.effects.clone(), self.hangs, self.panics);
         let gate = self.gate.clone();
         Box::pin(async move {

@@ -18,7 +18,7 @@ use standfast_core::refusal::Refusal;
 use standfast_core::time::Millis;
 use standfast_core::transcript::Entry;
 use standfast_engine::clock::Clock;
-use standfast_engine::model::{Asked, Live, Model, ModelReply, Prompt};
+use standfast_engine::model::{Live, Model, ModelFuture, ModelReply, Prompt};
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
 use standfast_engine::{Engine, EngineError, NewRun};
 use standfast_store::{
@@ -43,7 +43,7 @@ struct Quotes {
 }
 
 impl Model for Quotes {
-    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> Asked<'a> {
+    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> ModelFuture<'a> {
         self.requests.lock().unwrap().push((self.agent.clone(), format!("{:?}", prompt.transcript)));
         let told = prompt.transcript.iter().rev().find_map(|entry| match entry {
             Entry::Tool(result) => result.told(),

@@ -63,7 +63,7 @@ async fn held(poll: Millis) -> (Site, Arc<Counting>, Engine, Engine, RunId) {
     (site, store, engine, other, run)
 }
 
-/// Reads until the run is over.
+/// Reads until the run has ended.
 async fn whole(mut follower: Follower, mut log: Vec<Envelope>) -> Vec<Seq> {
     let is_over = |event: &Envelope| matches!(event.event, Event::RunEnded(_));
     while !log.iter().any(is_over) {

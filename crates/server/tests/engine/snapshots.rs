@@ -17,7 +17,7 @@ use standfast_core::time::Millis;
 use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::Connections;
-use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_engine::tool::{Invocation, Outcome, Suspension, Tool, ToolFuture};
 use standfast_engine::{Engine, NewRun};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{
@@ -103,9 +103,9 @@ impl AuditLayer for Counting {}
 struct Job;
 
 impl Tool for Job {
-    fn run(&self, _: Invocation) -> Running {
+    fn run(&self, _: Invocation) -> ToolFuture {
         let pending =
-            Pending { kind: SuspendFor::External, ask: Ask::default(), timeout: None, secret: None };
+            Suspension { kind: SuspendFor::External, ask: Ask::default(), timeout: None, secret: None };
         Box::pin(std::future::ready(Outcome::Pending(Box::new(pending))))
     }
 }

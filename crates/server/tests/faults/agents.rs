@@ -18,7 +18,7 @@ use standfast_core::name::{AgentName, ToolName};
 use standfast_core::time::Millis;
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
-use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_engine::tool::{Invocation, Outcome, Suspension, Tool, ToolFuture};
 use standfast_models::scripted::{Line, Script};
 use standfast_tools::command::{CommandOptions, CommandTool};
 use standfast_tools::sandbox::Confinement;
@@ -142,7 +142,7 @@ struct Deletes {
 }
 
 impl Tool for Deletes {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let (effects, takes) = (self.effects.clone(), self.takes);
         Box::pin(async move {
             leave_a_line(effects, &invocation).await;
@@ -158,12 +158,12 @@ struct Job {
 }
 
 impl Tool for Job {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let effects = self.effects.clone();
         Box::pin(async move {
             leave_a_line(effects, &invocation).await;
             let pending =
-                Pending { kind: SuspendFor::External, ask: Ask::default(), timeout: None, secret: None };
+                Suspension { kind: SuspendFor::External, ask: Ask::default(), timeout: None, secret: None };
             Outcome::Pending(Box::new(pending))
         })
     }

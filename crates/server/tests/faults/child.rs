@@ -85,7 +85,7 @@ pub(crate) struct Options {
     pub(crate) is_deaf: bool,
     /// By how much the machine's clock is wrong.
     pub(crate) wrong_by: Millis,
-    /// How long runs are kept once they are over; for ever if that is not said.
+    /// How long runs are kept once they have ended; for ever if that is not said.
     pub(crate) keep: Option<Millis>,
 }
 

@@ -101,7 +101,7 @@ async fn asked(http: &Http, run: &str) -> Result<Option<String>, Gone> {
     Ok(None)
 }
 
-/// A run once it is over, or as it is after a while.
+/// A run once it has ended, or as it is after a while.
 pub(crate) async fn ended(http: &Http, run: &str) -> Result<(u16, serde_json::Value), Gone> {
     let begin = now();
     loop {

@@ -24,7 +24,7 @@ use crate::server::{Http, Server, now, pause};
 use crate::story::{Acked, ClearUp, Story, Wish};
 use crate::trouble::{Database, Fault, Nodes, counted};
 
-/// Nobody may still be at work so long after the last fault is over (I6).
+/// Nobody may still be at work so long after the last fault has ended (I6).
 const RECOVERED_AFTER: Duration = Duration::from_secs(10);
 
 /// While faults go on a run may be unlucky many times; then it is only stuck if it never comes on.

@@ -249,7 +249,7 @@ async fn decide(
     }
 }
 
-/// Waits until the run is over.
+/// Waits until the run has ended.
 async fn over(http: &Http, run: &str) -> Result<(), String> {
     let begin = now();
     loop {

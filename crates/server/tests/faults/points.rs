@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use standfast_engine::tool::{Invocation, Running, Tool};
+use standfast_engine::tool::{Invocation, Tool, ToolFuture};
 use standfast_store::{
     Answer, AuditLayer, Batch, Claim, ClaimedRun, DeliveryLayer, IdempotencyLayer, Layer, RunLayer,
     SecretLayer, SessionLayer, Store, WorkLayer,
@@ -150,7 +150,7 @@ impl Watched {
 }
 
 impl Tool for Watched {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let (running, points) = (self.tool.run(invocation), self.points.clone());
         Box::pin(async move {
             points.pass("before:effect");

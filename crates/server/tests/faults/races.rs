@@ -171,7 +171,7 @@ async fn one_race(
     (wrong, acked)
 }
 
-/// Waits until the run is over, or until it asks about something else because a message was heard after the decision.
+/// Waits until the run has ended, or until it asks about something else because a message was heard after the decision.
 async fn settled(http: &Http, run: &str, raced: &str) -> Result<(), String> {
     let begin = now();
     loop {
@@ -222,7 +222,7 @@ async fn do_it(http: &Http, act: Act, run: &str, hold: &str, key: &str) -> Resul
     }
 }
 
-/// A decision that came too late may also hear that the run is over or that its time had run out.
+/// A decision that came too late may also hear that the run has ended or that its time had run out.
 fn says_why(answer: &Value) -> bool {
     ["urn:standfast:problem:ended", "urn:standfast:problem:expired"]
         .iter()

@@ -1,4 +1,4 @@
-//! What a row of the fault matrix came to: a line for people, a line of JSON for machines.
+//! The result of a row of the fault matrix: a line for people, a line of JSON for machines.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use standfast_engine::clock::Stopwatch;
 
-/// What a row of the fault matrix came to.
+/// The result of a row of the fault matrix.
 #[derive(Debug)]
 pub(crate) struct Row {
     /// The row, such as `F2`.

@@ -58,7 +58,7 @@ async fn round(field: &mut Field, seed: u64) -> Round {
     let mut stories: Vec<Story> = (0..CLIENTS)
         .map(|n| Story::new(format!("r-{n}"), WISHES[n % WISHES.len()], ClearUp::ByLooking))
         .collect();
-    // Some are over before the backup, some wait, some begin after it.
+    // Some have ended before the backup, some wait, some begin after it.
     let (early, late) = stories.split_at_mut(CLIENTS * 2 / 3);
     for story in &mut *early {
         begun(story, &server.http()).await;

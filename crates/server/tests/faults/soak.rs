@@ -27,7 +27,7 @@ const CLIENTS: u64 = 8;
 /// A client begins a run so often, whether the last one took long or not.
 const EVERY: Duration = Duration::from_millis(250);
 const LOOKS: u32 = 60;
-/// Within which everything that is over must have been erased.
+/// Within which everything that has ended must have been erased.
 const ERASED_WITHIN: Duration = Duration::from_secs(300);
 
 /// Works for so long.
@@ -72,7 +72,7 @@ pub(crate) fn soak(span: Duration, kept: Kept) -> Row {
     Row::new(kept.row("F31", "F31-PG"), "seconds of the same load", seconds, violations).with(note)
 }
 
-/// Has everything that is over erased. How long that took, and what is left.
+/// Has everything that has ended erased. How long that took, and what is left.
 fn retention(field: &Field) -> (Duration, usize) {
     let behaviour = Options::default().behaviour;
     let mut server =
@@ -86,7 +86,7 @@ fn retention(field: &Field) -> (Duration, usize) {
     (took, still_full(field))
 }
 
-/// How many runs are over and have their contents.
+/// How many runs have ended and have their contents.
 fn still_full(field: &Field) -> usize {
     match &field.url {
         None => {

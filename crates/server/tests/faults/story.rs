@@ -1,4 +1,4 @@
-//! One run as a client lives through it: start, decide, look, and again after each crash, until it is over.
+//! One run as a client lives through it: start, decide, look, and again after each crash, until it has ended.
 //!
 //! Keeps what was acknowledged. A request without an answer is repeated with the same key or looked up, as a client
 //! would do it.
@@ -126,7 +126,7 @@ impl Story {
         }
     }
 
-    /// Goes on until the run is over or the server is gone. A run that is not over after all that time is stuck.
+    /// Goes on until the run has ended or the server is gone. A run that has not ended after all that time is stuck.
     pub(crate) async fn live(&mut self, http: &Http, data: &Path) -> Result<(), Gone> {
         let begin = now();
         while !self.is_over && begin.elapsed() < self.stays {

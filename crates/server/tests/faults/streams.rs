@@ -105,7 +105,7 @@ async fn told_and_read(
     (story, seen)
 }
 
-/// Reads from where the reader was, until the run is over or the server is gone.
+/// Reads from where the reader was, until the run has ended or the server is gone.
 async fn read_on(http: &Http, run: &str, seen: &mut Vec<Value>) {
     let request = http.client.get(format!("{}/api/v1/runs/{run}/events", http.base));
     let request = request.header("accept", "text/event-stream");

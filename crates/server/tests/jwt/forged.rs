@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{Principal, Scope};
 use standfast_engine::clock::Clock;
-use standfast_surfaces::jwt::{Issuer, IssuerSettings, Refused, TokenError, TokenRules};
+use standfast_surfaces::jwt::{Issuer, IssuerSettings, TokenError, TokenRefusal, TokenRules};
 
 use crate::provider::{AUDIENCE, ISSUER, Provider, SigningKey, encoded, published};
 
@@ -41,7 +41,7 @@ pub(crate) fn claims(more: Value) -> Value {
     claims
 }
 
-async fn refused(issuer: &Issuer, token: &str) -> Refused {
+async fn refused(issuer: &Issuer, token: &str) -> TokenRefusal {
     match issuer.identify(token, &clock()).await {
         Err(TokenError::Refused(why)) => why,
         other => panic!("{other:?} for {token}"),
@@ -67,7 +67,7 @@ async fn every_algorithm_that_is_taken() {
         for wrong in [foreign, "", &signature[4..], &encoded([0; 64])] {
             assert_eq!(
                 refused(&issuer, &format!("{signed}.{wrong}")).await,
-                Refused::Signature,
+                TokenRefusal::Signature,
                 "{algorithm}"
             );
         }
@@ -87,7 +87,7 @@ async fn signatures_that_anybody_can_make() {
     };
     for algorithm in ["none", "None", "nOnE"] {
         for token in [format!("{}.", signed(algorithm)), format!("{}.AAAA", signed(algorithm))] {
-            assert_eq!(refused(&issuer, &token).await, Refused::Algorithm(algorithm.into()));
+            assert_eq!(refused(&issuer, &token).await, TokenRefusal::Algorithm(algorithm.into()));
         }
     }
     let jwk = key.jwk();
@@ -95,16 +95,16 @@ async fn signatures_that_anybody_can_make() {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
         let signature = encoded(hmac::sign(&secret, signed("HS256").as_bytes()));
         let token = format!("{}.{signature}", signed("HS256"));
-        assert_eq!(refused(&issuer, &token).await, Refused::Algorithm("HS256".into()));
+        assert_eq!(refused(&issuer, &token).await, TokenRefusal::Algorithm("HS256".into()));
     }
     let with = |header: Value| evil.sign("RS256", &header.to_string(), &claims);
     let (jwk, url) = (evil.jwk(), format!("http://{}/elsewhere", provider.address));
     for (header, why) in [
-        (json!({"alg": "RS256", "kid": "r"}), Refused::Signature),
-        (json!({"alg": "RS256", "kid": "r", "jwk": jwk}), Refused::Signature),
-        (json!({"alg": "RS256", "kid": "r", "jku": url, "x5u": url}), Refused::Signature),
-        (json!({"alg": "RS256", "jwk": jwk}), Refused::UnknownKey(None)),
-        (json!({"alg": "RS256", "kid": "r", "crit": ["exp"]}), Refused::Critical),
+        (json!({"alg": "RS256", "kid": "r"}), TokenRefusal::Signature),
+        (json!({"alg": "RS256", "kid": "r", "jwk": jwk}), TokenRefusal::Signature),
+        (json!({"alg": "RS256", "kid": "r", "jku": url, "x5u": url}), TokenRefusal::Signature),
+        (json!({"alg": "RS256", "jwk": jwk}), TokenRefusal::UnknownKey(None)),
+        (json!({"alg": "RS256", "kid": "r", "crit": ["exp"]}), TokenRefusal::Critical),
     ] {
         assert_eq!(refused(&issuer, &with(header.clone())).await, why, "{header}");
     }
@@ -126,11 +126,11 @@ async fn names_of_keys_are_only_names() {
     {
         let header = json!({"alg": "RS512", "kid": id}).to_string();
         let why = refused(&issuer, &rsa.sign("RS512", &header, &claims)).await;
-        assert_eq!(why, Refused::UnknownKey(Some(id.into())));
+        assert_eq!(why, TokenRefusal::UnknownKey(Some(id.into())));
     }
     for (key, id, algorithm) in [(&rsa, "r", "RS256"), (&rsa, "p", "RS512"), (&p256, "r", "ES256")] {
         let header = json!({"alg": algorithm, "kid": id}).to_string();
-        assert_eq!(refused(&issuer, &key.sign(algorithm, &header, &claims)).await, Refused::WrongKind);
+        assert_eq!(refused(&issuer, &key.sign(algorithm, &header, &claims)).await, TokenRefusal::WrongKind);
     }
     let unnamed = rsa.sign("RS512", r#"{"alg":"RS512"}"#, &claims);
     assert!(issuer.identify(&unnamed, &clock()).await.is_ok(), "one key alone can be meant");
@@ -142,13 +142,13 @@ async fn claims_that_are_wrong_though_they_are_signed() {
     let provider = Provider::with(published(&[&key])).await;
     let issuer = issuer(&provider);
     for (more, why) in [
-        (json!({"iss": "https://login.example"}), Refused::Issuer),
-        (json!({"aud": "somebody-else"}), Refused::Audience),
-        (json!({"aud": ["a", "b"]}), Refused::Audience),
-        (json!({"exp": NOW - 60}), Refused::Expired),
-        (json!({"nbf": NOW + 61}), Refused::NotYet),
-        (json!({"exp": null}), Refused::Claim("exp".into())),
-        (json!({"sub": ["ann"]}), Refused::Claim("sub".into())),
+        (json!({"iss": "https://login.example"}), TokenRefusal::Issuer),
+        (json!({"aud": "somebody-else"}), TokenRefusal::Audience),
+        (json!({"aud": ["a", "b"]}), TokenRefusal::Audience),
+        (json!({"exp": NOW - 60}), TokenRefusal::Expired),
+        (json!({"nbf": NOW + 61}), TokenRefusal::NotYet),
+        (json!({"exp": null}), TokenRefusal::Claim("exp".into())),
+        (json!({"sub": ["ann"]}), TokenRefusal::Claim("sub".into())),
     ] {
         assert_eq!(refused(&issuer, &key.token(&claims(more.clone()))).await, why, "{more}");
     }
@@ -163,7 +163,7 @@ async fn claims_that_are_wrong_though_they_are_signed() {
     }
     let twice = claims(json!({})).to_string().replace(r#""sub":"ann""#, r#""sub":"ann","sub":"root""#);
     let token = key.sign("EdDSA", r#"{"alg":"EdDSA","kid":"e"}"#, &twice);
-    assert_eq!(refused(&issuer, &token).await, Refused::Unreadable("claims"));
+    assert_eq!(refused(&issuer, &token).await, TokenRefusal::Unreadable("claims"));
     let long = key.token(&claims(json!({"more": "x".repeat(20_000)})));
-    assert_eq!(refused(&issuer, &long).await, Refused::TooLong(long.len()));
+    assert_eq!(refused(&issuer, &long).await, TokenRefusal::TooLong(long.len()));
 }

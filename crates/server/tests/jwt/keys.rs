@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 use standfast_core::time::Millis;
 use standfast_engine::clock::Clock;
-use standfast_surfaces::jwt::{Issuer, Refused, TRY_AGAIN, TokenError};
+use standfast_surfaces::jwt::{Issuer, TRY_AGAIN, TokenError, TokenRefusal};
 
 use crate::forged::{NOW, claims, clock, issuer};
 use crate::provider::{Answer, Provider, SigningKey, published};
@@ -22,7 +22,7 @@ fn token(key: &SigningKey) -> String {
 async fn is_in(issuer: &Issuer, token: &str, clock: &Clock) -> bool {
     match issuer.identify(token, clock).await {
         Ok(_) => true,
-        Err(TokenError::Refused(Refused::UnknownKey(_))) => false,
+        Err(TokenError::Refused(TokenRefusal::UnknownKey(_))) => false,
         Err(other) => panic!("{other:?}"),
     }
 }

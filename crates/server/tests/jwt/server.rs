@@ -385,7 +385,7 @@ async fn a_subscription_goes_by_the_latest_token() {
     server.lets_in(&later).await;
     server.lets_in(&first).await;
     let unheard = run().await;
-    disabled(&later, "no approver of agent ops").await;
+    disabled(&later, "no longer an approver of agent ops").await;
     assert!(!receiver.all().iter().any(|one| about(one, &unheard)));
     let short = bob(json!(["finance"]), json!({"iat": now - 5, "exp": Clock::system().now().0 / 1000 + 3}));
     let (status, shown) = server.post(&short, &format!("{}/enable", &subscription), json!({})).await;

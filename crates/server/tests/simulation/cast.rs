@@ -16,10 +16,10 @@ use standfast_core::name::{AgentName, ToolName, UserId};
 use standfast_core::time::Millis;
 use standfast_engine::auth::{Approvers, Party};
 use standfast_engine::clock::Clock;
-use standfast_engine::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
+use standfast_engine::model::{Live, Model, ModelFailure, ModelFuture, ModelReply, Prompt};
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
-use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_engine::tool::{Invocation, Outcome, Suspension, Tool, ToolFuture};
 use standfast_tools::agent::AsksAgent;
 
 use crate::people;
@@ -161,7 +161,7 @@ impl Chance {
 }
 
 impl Model for Chance {
-    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> Asked<'a> {
+    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> ModelFuture<'a> {
         Box::pin(async move {
             let is_slow = self.sim.strikes(8);
             let thinks = self.sim.span(if is_slow { 2 * LEASE.0 } else { 50 });
@@ -192,7 +192,7 @@ struct Doer {
 }
 
 impl Tool for Doer {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let (sort, sim, seat, life) = (self.sort, self.sim.clone(), self.seat, self.life);
         let clock = self.clock.clone();
         Box::pin(async move {
@@ -210,7 +210,7 @@ impl Tool for Doer {
                 }
                 sim.pass(seat, life).await;
                 let pending =
-                    Pending { kind: SuspendFor::External, ask: Ask::default(), timeout: None, secret };
+                    Suspension { kind: SuspendFor::External, ask: Ask::default(), timeout: None, secret };
                 return Outcome::Pending(Box::new(pending));
             }
             let takes = if sim.strikes(6) { 2 * LEASE.0 } else { 80 };

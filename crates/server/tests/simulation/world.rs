@@ -151,7 +151,7 @@ struct Trace {
     aloud: bool,
 }
 
-/// What a simulation came to.
+/// The result of a simulation.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) trace: u64,
@@ -384,7 +384,7 @@ impl Sim {
         tokio::task::yield_now().await;
     }
 
-    /// From the first instant until everything is over.
+    /// From the first instant until everything has ended.
     async fn live(self: &Arc<Sim>) -> Result<(), String> {
         for seat in 0..self.seats() {
             self.start(seat);

@@ -22,7 +22,7 @@ use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
 use standfast_core::run::PromptBasis;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::stored_call;
-use standfast_store::pipeline::{Given, LeaseRule, Order, Pipeline, Writes};
+use standfast_store::pipeline::{LeaseRule, Order, OrderContext, Pipeline, Writes};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{AudienceMember, LeaseChange, Store};
 
@@ -228,7 +228,7 @@ impl Bench {
 
     fn order(&self, commands: Vec<Command>, actor: Actor, writes: Writes) -> Order {
         let n = self.counter.fetch_add(1, Ordering::Relaxed);
-        let given = Given {
+        let given = OrderContext {
             now: Timestamp(1_762_000_000_000).plus(Millis(n as i64)),
             entropy: entropy(n),
             actor,

@@ -32,7 +32,7 @@ pub(crate) struct Lap {
     pub(crate) approve: Duration,
 }
 
-/// Runs `concurrency` loops of cycles until the time is over.
+/// Runs `concurrency` loops of cycles until the time is up.
 pub(crate) async fn load<F, Fut>(concurrency: usize, seconds: f64, cycle: F) -> Measurement
 where
     F: Fn(usize, usize) -> Fut + Send + Sync + 'static,

@@ -107,7 +107,7 @@ pub fn a_key_is_used_once(factory: &Factory) {
         let mut batch = scribe.start(&NewRun::of("helper"));
         let (key, expires_at) = ("the only one".to_owned(), scribe.now);
         batch.guards.push(Guard::KeyUnused { key: key.clone() });
-        batch.puts.push(crate::Put::Key { key, request: batch.link.hash, expires_at });
+        batch.puts.push(crate::SideWrite::Key { key, request: batch.link.hash, expires_at });
         block_on(store.append(vec![batch])).is_ok()
     });
     assert_eq!(used.iter().filter(|used| **used).count(), 1);

@@ -24,7 +24,7 @@ use super::Factory;
 use super::random::Random;
 use super::support::{NODE, NewRun, OTHER_NODE, World, block_on, session_of};
 use crate::memory::MemoryStore;
-use crate::{Answer, AudienceMember, Batch, Guard, LeaseChange, Notice, Put, Store, StoreError};
+use crate::{Answer, AudienceMember, Batch, Guard, LeaseChange, Notice, SideWrite, Store, StoreError};
 
 const TENANTS: [&str; 2] = ["default", "acme"];
 const AGENTS: [&str; 3] = ["a", "b", "c"];
@@ -221,20 +221,20 @@ impl Twins {
             batch.guards.push(Guard::SessionOpen { session: session_of(&batch.row) });
         }
         if random.one_in(6) {
-            batch.puts.push(Put::Key { key, request: batch.link.hash, expires_at: until });
+            batch.puts.push(SideWrite::Key { key, request: batch.link.hash, expires_at: until });
         }
         if random.one_in(3) {
             let (subscription, from) = (format!("hook-{}", random.below(2)), batch.link.header.first);
             let owner = format!("of {subscription}");
-            batch.puts.push(Put::Notice(Notice { subscription, owner, from, due_at: until }));
+            batch.puts.push(SideWrite::Notice(Notice { subscription, owner, from, due_at: until }));
         }
         if random.one_in(8) {
             let digest = Digest([u8::try_from(random.below(3)).unwrap(); 32]);
-            batch.puts.push(Put::Definition { digest, bytes: batch.link.hash.0.to_vec() });
+            batch.puts.push(SideWrite::Definition { digest, bytes: batch.link.hash.0.to_vec() });
         }
         if random.one_in(8) && !self.rows.is_empty() {
             let run = random.pick(&self.rows).run.facts.id;
-            batch.puts.push(Put::Wake { run, at: until });
+            batch.puts.push(SideWrite::Wake { run, at: until });
         }
         let some = |random: &mut Random| {
             let count = random.index(3);
@@ -244,7 +244,7 @@ impl Twins {
             let (HoldChange::Open(row) | HoldChange::Update(row) | HoldChange::Close(row)) = change;
             if !random.one_in(4) {
                 let who = some(random);
-                batch.puts.push(Put::Audience { hold: row.id, who });
+                batch.puts.push(SideWrite::Audience { hold: row.id, who });
             }
         }
         batch

@@ -12,7 +12,7 @@ use standfast_core::time::{Millis, Timestamp};
 
 use super::Factory;
 use super::support::{NewRun, World, all_pages, block_on, tenant, verify};
-use crate::{DeadQuery, EndedQuery, Notice, NoticeQuery, Put, SettleNotice, StoreError};
+use crate::{DeadQuery, EndedQuery, Notice, NoticeQuery, SettleNotice, SideWrite, StoreError};
 
 pub fn an_erased_run_keeps_its_chain_and_loses_its_contents(factory: &Factory) {
     let mut world = World::new(factory);
@@ -63,7 +63,7 @@ pub fn what_could_not_be_told_goes_with_the_contents(factory: &Factory) {
         let mut batch = world.scribe.start(&NewRun::of("helper"));
         let notice =
             Notice { subscription: "hook".into(), owner: String::new(), from: Seq(1), due_at: world.now() };
-        batch.puts.push(Put::Notice(notice));
+        batch.puts.push(SideWrite::Notice(notice));
         let row = world.write(batch);
         let row = world.send(&row, &Command::Cancel { reason: None });
         told.push(world.send(&row, &Command::Erase { reason: None }).run.facts);
@@ -112,7 +112,7 @@ pub fn what_waits_to_be_told_keeps_its_contents(factory: &Factory) {
     let mut batch = world.scribe.start(&NewRun::of("helper"));
     let notice =
         Notice { subscription: "hook".into(), owner: String::new(), from: Seq(1), due_at: world.now() };
-    batch.puts.push(Put::Notice(notice));
+    batch.puts.push(SideWrite::Notice(notice));
     let row = world.write(batch);
     let run = world.send(&row, &Command::Cancel { reason: None }).run.facts.id;
     world.later(Millis::hours(24));
@@ -153,7 +153,7 @@ pub fn ended_runs_are_listed_to_the_last_however_many_there_are(factory: &Factor
 }
 
 impl World {
-    /// Every run that is over since before an instant and has its contents, in small pages.
+    /// Every run that ended before an instant and has its contents, in small pages.
     fn ended(&self, before: Timestamp) -> Vec<RunId> {
         all_pages(|cursor| {
             let query = EndedQuery { tenant: tenant("default"), before, cursor, limit: 2 };
@@ -161,7 +161,7 @@ impl World {
         })
     }
 
-    /// A run that is over and says that it is erased; its contents are still there.
+    /// A run that has ended and says that it is erased; its contents are still there.
     fn erased_run(&mut self, text: &str) -> RunRow {
         let row = self.start(&NewRun::of("helper").saying(text));
         let row = self.send(&row, &super::appending::say(text));

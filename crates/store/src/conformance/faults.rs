@@ -22,7 +22,7 @@ use super::support::{LOOKUP, NewRun, SHELL, Scribe, begin, block_on, checked, fi
 use crate::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use crate::{Batch, RunFilter, RunQuery, Store};
 
-/// What a row of the fault matrix came to.
+/// The result of a row of the fault matrix.
 #[derive(Debug)]
 pub struct Report {
     /// The row, such as `F17`.

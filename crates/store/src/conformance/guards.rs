@@ -10,7 +10,7 @@ use standfast_core::time::Millis;
 use super::Factory;
 use super::appending::say;
 use super::support::{NODE, NewRun, OTHER_NODE, World, block_on, session_of};
-use crate::{Batch, Guard, Put, SessionChange, StoreError};
+use crate::{Batch, Guard, SessionChange, SideWrite, StoreError};
 
 pub fn an_unused_key_passes(factory: &Factory) {
     let mut world = World::new(factory);
@@ -155,9 +155,9 @@ fn unused(key: &str) -> Guard {
     Guard::KeyUnused { key: key.into() }
 }
 
-fn used(key: &str, world: &World) -> Put {
+fn used(key: &str, world: &World) -> SideWrite {
     let expires_at = world.now().plus(Millis::hours(24));
-    Put::Key { key: key.into(), request: Digest([3; 32]), expires_at }
+    SideWrite::Key { key: key.into(), request: Digest([3; 32]), expires_at }
 }
 
 fn within(counter: &str, add: i64, max: i64) -> Guard {

@@ -17,7 +17,7 @@ use super::support::{
     LOOKUP, NewRun, SHELL, World, agent, as_seen, hold_ids, hold_row, holds_by, session, tenant, the_hold,
     tool, user, worker,
 };
-use crate::{Audience, AudienceMember, HoldFilter, HoldQuery, Put};
+use crate::{Audience, AudienceMember, HoldFilter, HoldQuery, SideWrite};
 
 pub fn holds_are_listed_oldest_first(factory: &Factory) {
     let mut world = World::new(factory);
@@ -50,7 +50,7 @@ pub fn an_audience_can_grow(factory: &Factory) {
     let (row, hold) = world.held(&NewRun::of("helper"), &["user:alice"]);
     let mut batch = world.scribe.batch(&row, &Command::Assign { hold: hold.key, to: Some(user("bob")) });
     let who = vec![AudienceMember("user:bob".into()), AudienceMember("user:alice".into())];
-    batch.puts.push(Put::Audience { hold, who });
+    batch.puts.push(SideWrite::Audience { hold, who });
     let row = world.write(batch);
     assert_eq!(world.seen_by(&["user:bob"]), [hold]);
     assert_eq!(world.seen_by(&["user:alice", "user:bob"]), [hold]);

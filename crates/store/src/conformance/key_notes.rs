@@ -9,7 +9,7 @@ use standfast_core::time::{Millis, Timestamp};
 use super::Factory;
 use super::appending::say;
 use super::support::{World, block_on, tenant};
-use crate::{Guard, KeyNote, KeyRecord, Put, StoreError};
+use crate::{Guard, KeyNote, KeyRecord, SideWrite, StoreError};
 
 /// A key, the run that it is about, and what is kept of it until when; none forgets it.
 type Note<'a> = (&'a str, RunId, Option<(u8, Timestamp)>);
@@ -74,7 +74,7 @@ pub fn a_noted_key_guards_like_any_other(factory: &Factory) {
     world.note(&[("a", run, Some((1, late)))]);
     let mut batch = world.scribe.batch(&row, &say("again"));
     batch.guards.push(Guard::KeyUnused { key: "a".into() });
-    batch.puts.push(Put::Key { key: "a".into(), request: Digest([2; 32]), expires_at: late });
+    batch.puts.push(SideWrite::Key { key: "a".into(), request: Digest([2; 32]), expires_at: late });
     let refused = block_on(world.store().append(vec![batch.clone()]));
     assert!(matches!(refused, Err(StoreError::Guard { .. })), "{refused:?}");
     world.note(&[("a", run, None)]);

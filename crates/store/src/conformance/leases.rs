@@ -9,7 +9,7 @@ use standfast_core::time::{Millis, Timestamp};
 use super::Factory;
 use super::appending::say;
 use super::support::{NODE, NewRun, OTHER_NODE, SHELL, World, block_on, claimed_runs};
-use crate::{Claim, ClaimedRun, Lease, LeaseChange, Put};
+use crate::{Claim, ClaimedRun, Lease, LeaseChange, SideWrite};
 
 pub fn a_live_lease_keeps_others_away(factory: &Factory) {
     let mut world = World::new(factory);
@@ -190,7 +190,7 @@ pub fn a_wake_in_the_append_that_moves_the_run_is_not_forgotten(factory: &Factor
     let parent = world.queued_run("parent");
     let (child, hold) = world.suspended_run("child", SuspendFor::Input);
     let mut ends = world.scribe.batch(&parent, &Command::Cancel { reason: None });
-    ends.puts.push(Put::Wake { run: child.run.facts.id, at: world.now() });
+    ends.puts.push(SideWrite::Wake { run: child.run.facts.id, at: world.now() });
     let to = Some(super::support::user("bob"));
     let moves = world.scribe.batch(&child, &Command::Assign { hold: hold.key, to });
     assert_eq!(world.append(vec![ends, moves.clone()]), Ok(()));
@@ -219,7 +219,7 @@ impl World {
         let parent = self.scribe.start(&NewRun::of("parent"));
         let row = self.write(parent);
         let mut batch = self.scribe.batch(&row, &Command::Cancel { reason: None });
-        batch.puts.push(Put::Wake { run, at });
+        batch.puts.push(SideWrite::Wake { run, at });
         self.write(batch);
     }
 }

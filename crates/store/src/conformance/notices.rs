@@ -10,7 +10,7 @@ use standfast_core::time::{Millis, Timestamp};
 use super::Factory;
 use super::appending::say;
 use super::support::{NewRun, World, block_on, tenant};
-use crate::{DeadQuery, DueNotice, Notice, NoticeQuery, Put, SettleNotice, ShardSet};
+use crate::{DeadQuery, DueNotice, Notice, NoticeQuery, SettleNotice, ShardSet, SideWrite};
 
 pub fn a_notice_is_due_at_its_time(factory: &Factory) {
     let mut world = World::new(factory);
@@ -236,21 +236,21 @@ fn within(shards: ShardSet, now: Timestamp) -> NoticeQuery {
 }
 
 impl World {
-    /// A new run whose first append somebody is told of.
+    /// A new run whose first append somebody is notified of.
     pub(super) fn telling(&mut self, subscription: &str, due_at: Timestamp) -> RunRow {
         let mut batch = self.scribe.start(&NewRun::of("helper"));
         let from = batch.link.header.first;
         let owner = owner_of(subscription);
-        batch.puts.push(Put::Notice(Notice { subscription: subscription.into(), owner, from, due_at }));
+        batch.puts.push(SideWrite::Notice(Notice { subscription: subscription.into(), owner, from, due_at }));
         self.write(batch)
     }
 
-    /// A further append that somebody is told of.
+    /// A further append that somebody is notified of.
     pub(super) fn tells(&mut self, row: &RunRow, subscription: &str, due_at: Timestamp) -> RunRow {
         let mut batch = self.scribe.batch(row, &say("news"));
         let from = batch.link.header.first;
         let owner = owner_of(subscription);
-        batch.puts.push(Put::Notice(Notice { subscription: subscription.into(), owner, from, due_at }));
+        batch.puts.push(SideWrite::Notice(Notice { subscription: subscription.into(), owner, from, due_at }));
         self.write(batch)
     }
 

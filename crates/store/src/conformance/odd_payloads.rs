@@ -15,8 +15,8 @@ use super::support::{
     LOOKUP, NewRun, SHELL, World, agent, asked, block_on, holds_by, session, session_of, tenant,
 };
 use crate::{
-    Audience, AudienceMember, Guard, HoldFilter, HoldQuery, Notice, NoticeQuery, Put, RunFilter,
-    SessionChange,
+    Audience, AudienceMember, Guard, HoldFilter, HoldQuery, Notice, NoticeQuery, RunFilter, SessionChange,
+    SideWrite,
 };
 
 pub fn odd_texts_come_back_byte_for_byte(factory: &Factory) {
@@ -116,8 +116,8 @@ pub fn odd_keys_counters_and_subscriptions_are_kept_apart(factory: &Factory) {
             Guard::CounterWithin { counter: key.clone(), add: 1, max: 1 },
         ];
         batch.puts = vec![
-            Put::Key { key: key.clone(), request: digest::of_bytes(text.as_bytes()), expires_at: now },
-            Put::Notice(Notice {
+            SideWrite::Key { key: key.clone(), request: digest::of_bytes(text.as_bytes()), expires_at: now },
+            SideWrite::Notice(Notice {
                 subscription: key,
                 owner: String::new(),
                 from: batch.link.header.first,

@@ -11,7 +11,7 @@ use standfast_core::time::Millis;
 use super::Factory;
 use super::appending::say;
 use super::support::{NewRun, World, block_on, tenant};
-use crate::{KeyRecord, Put, StoreError};
+use crate::{KeyRecord, SideWrite, StoreError};
 
 pub fn a_key_remembers_what_it_was_used_for(factory: &Factory) {
     let mut world = World::new(factory);
@@ -19,7 +19,7 @@ pub fn a_key_remembers_what_it_was_used_for(factory: &Factory) {
     let row = world.queued_run("helper");
     let mut batch = world.scribe.batch(&row, &say("again"));
     let request = Digest([9; 32]);
-    batch.puts.push(Put::Key { key: "alice/POST/k-1".into(), request, expires_at });
+    batch.puts.push(SideWrite::Key { key: "alice/POST/k-1".into(), request, expires_at });
     let row = world.write(batch);
     world.reopen();
     let record = KeyRecord { request, run: row.run.facts.id, seq: row.run.state.seq, expires_at };
@@ -33,7 +33,7 @@ pub fn a_key_remembers_what_it_was_used_for(factory: &Factory) {
 
 pub fn a_key_used_again_names_its_last_use(factory: &Factory) {
     let mut world = World::new(factory);
-    let put = |n: u8, at| Put::Key { key: "k".into(), request: Digest([n; 32]), expires_at: at };
+    let put = |n: u8, at| SideWrite::Key { key: "k".into(), request: Digest([n; 32]), expires_at: at };
     let (soon, late) = (world.now().plus(Millis(1)), world.now().plus(Millis::hours(1)));
     let mut batch = world.scribe.start(&NewRun::of("helper"));
     batch.puts.push(put(1, soon));
@@ -56,7 +56,7 @@ pub fn keys_past_their_time_are_forgotten_in_pieces(factory: &Factory) {
     for n in 0..5 {
         let expires_at = now.plus(Millis::hours(n));
         let mut batch = world.scribe.start(&NewRun::of("helper"));
-        batch.puts.push(Put::Key { key: format!("k-{n}"), request: Digest([1; 32]), expires_at });
+        batch.puts.push(SideWrite::Key { key: format!("k-{n}"), request: Digest([1; 32]), expires_at });
         world.write(batch);
     }
     let forget = |limit| block_on(world.store().forget_keys(now.plus(Millis::hours(2)), limit)).unwrap();
@@ -89,14 +89,14 @@ pub fn the_same_large_value_twice_is_one(factory: &Factory) {
     let text = "x".repeat(20_000);
     let digest = digest::of_bytes(text.as_bytes());
     let name = BlobRef { digest, bytes: 20_000, form: BlobForm::Text };
-    batch.puts = vec![Put::Blob(Blob { name, text: text.clone() }); 2];
+    batch.puts = vec![SideWrite::Blob(Blob { name, text: text.clone() }); 2];
     let row = world.write(batch);
     assert_eq!(block_on(world.store().blob(row.run.facts.id, digest)), Ok(Some(text)));
 }
 
 pub fn a_definition_is_stored_once_for_its_tenant(factory: &Factory) {
     let mut world = World::new(factory);
-    let put = |bytes: &[u8]| Put::Definition { digest: Digest([4; 32]), bytes: bytes.to_vec() };
+    let put = |bytes: &[u8]| SideWrite::Definition { digest: Digest([4; 32]), bytes: bytes.to_vec() };
     for bytes in [b"\x00first\xff".as_slice(), b"ignored: the digest names the first"] {
         let mut batch = world.scribe.start(&NewRun::of("helper"));
         batch.puts.push(put(bytes));
@@ -115,8 +115,8 @@ pub fn nothing_is_put_by_a_refused_append(factory: &Factory) {
     let mut stale = world.scribe.batch(&row, &say("stale"));
     world.send(&row, &say("newer"));
     let (key, expires_at) = ("k".to_owned(), world.now());
-    stale.puts.push(Put::Key { key: key.clone(), request: Digest([1; 32]), expires_at });
-    stale.puts.push(Put::Definition { digest: Digest([4; 32]), bytes: vec![1] });
+    stale.puts.push(SideWrite::Key { key: key.clone(), request: Digest([1; 32]), expires_at });
+    stale.puts.push(SideWrite::Definition { digest: Digest([4; 32]), bytes: vec![1] });
     assert_eq!(world.append(vec![stale]), Err(StoreError::Conflict { run: row.run.facts.id }));
     assert_eq!(block_on(world.store().find_key(tenant("default"), key)), Ok(None));
     assert_eq!(block_on(world.store().definition(tenant("default"), Digest([4; 32]))), Ok(None));

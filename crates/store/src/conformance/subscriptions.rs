@@ -142,7 +142,7 @@ pub fn subscriptions_are_listed_and_counted_by_owner(factory: &Factory) {
     assert_eq!(world.subscription("b"), Some(before));
 }
 
-/// A subscription is told of what is appended after it was acknowledged, and of nothing else.
+/// A subscription is notified of what is appended after it was acknowledged, and of nothing else.
 pub fn an_append_tells_those_who_listen(factory: &Factory) {
     let mut world = World::new(factory);
     let early = world.queued_run("helper");

@@ -106,12 +106,12 @@ impl World {
         let hold = the_hold(&batch.row);
         if !audience.is_empty() {
             let who = audience.iter().map(|one| AudienceMember((*one).to_owned())).collect();
-            batch.puts.push(crate::Put::Audience { hold, who });
+            batch.puts.push(crate::SideWrite::Audience { hold, who });
         }
         (self.write(batch), hold)
     }
 
-    /// A run that is over.
+    /// A run that has ended.
     pub fn ended_run(&mut self, agent: &str) -> RunRow {
         let row = self.queued_run(agent);
         self.send(&row, &Command::Cancel { reason: None })

@@ -18,7 +18,7 @@ use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
 use crate::audit::entry_hash;
-use crate::batch::{AudienceMember, Batch, Guard, LeaseChange, Put};
+use crate::batch::{AudienceMember, Batch, Guard, LeaseChange, SideWrite};
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Credential, KeyNote, KeyRecord, Lease, SealedChange, SessionChange, SessionKey, SessionRow,
@@ -220,25 +220,25 @@ impl State {
         }
     }
 
-    fn put(&mut self, run: RunId, tenant: &Tenant, put: Put, first: Seq, last: Seq) {
+    fn put(&mut self, run: RunId, tenant: &Tenant, put: SideWrite, first: Seq, last: Seq) {
         match put {
-            Put::Key { key, request, expires_at } => {
+            SideWrite::Key { key, request, expires_at } => {
                 let record = KeyRecord { request, run, seq: last, expires_at };
                 self.keys.insert((tenant.clone(), key), record);
             }
-            Put::Notice(notice) => self.put_notice(run, tenant, notice, first),
-            Put::Audience { hold, who } => {
+            SideWrite::Notice(notice) => self.put_notice(run, tenant, notice, first),
+            SideWrite::Audience { hold, who } => {
                 if let Some(entry) = self.hold_entry(hold).filter(|entry| entry.row.closed.is_none()) {
                     entry.audience.extend(who);
                 }
             }
-            Put::Blob(blob) => {
+            SideWrite::Blob(blob) => {
                 self.blobs.insert((run, blob.name.digest), blob.text);
             }
-            Put::Definition { digest, bytes } => {
+            SideWrite::Definition { digest, bytes } => {
                 self.definitions.entry((tenant.clone(), digest)).or_insert(bytes);
             }
-            Put::Wake { run, at } => {
+            SideWrite::Wake { run, at } => {
                 let entry = self.run_numbers.get(&run).and_then(|no| self.runs.get_mut(no));
                 if let Some(entry) = entry.filter(|entry| entry.quarantined.is_none()) {
                     entry.wake_at = Some(entry.wake_at.map_or(at, |wake| wake.min(at)));

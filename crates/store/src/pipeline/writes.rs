@@ -14,7 +14,7 @@ use standfast_core::project::ResolutionKind;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
-use crate::batch::{AudienceMember, Guard, LeaseChange, Notice, Put};
+use crate::batch::{AudienceMember, Guard, LeaseChange, Notice, SideWrite};
 use crate::recipient::Recipient;
 
 /// What an append writes beside its events.
@@ -26,7 +26,7 @@ pub struct Writes {
     pub guards: Vec<Guard>,
     /// What else is written, unless the commands are refused: a refused request is not done, and is refused again when
     /// it is repeated.
-    pub puts: Vec<Put>,
+    pub puts: Vec<SideWrite>,
     /// Who may see and decide the holds that are opened.
     pub audience: Vec<AudienceMember>,
     /// Who is notified of what.
@@ -72,13 +72,13 @@ pub enum NoticeTrigger {
 
 /// What is written beside the events of an append, for what was decided.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Beside {
+pub struct SideWrites {
     /// What happens to the lease; none keeps it.
     pub lease: Option<LeaseChange>,
     /// What must hold. That of the lease is the first.
     pub guards: Vec<Guard>,
     /// What else is written.
-    pub puts: Vec<Put>,
+    pub puts: Vec<SideWrite>,
 }
 
 impl LeaseRule {
@@ -95,7 +95,7 @@ impl Default for LeaseRule {
 impl Writes {
     /// What it comes to for what was decided.
     #[must_use]
-    pub fn beside(&self, decided: &Transition) -> Beside {
+    pub fn beside(&self, decided: &Transition) -> SideWrites {
         let mut guards = Vec::new();
         let lease = match self.lease {
             LeaseRule::Set(LeaseChange::Keep) => None,
@@ -111,18 +111,18 @@ impl Writes {
         };
         guards.extend(self.guards.iter().cloned());
         let is_done = decided.outcome.is_ok();
-        let mut puts: Vec<Put> = self.puts.iter().filter(|_| is_done).cloned().collect();
+        let mut puts: Vec<SideWrite> = self.puts.iter().filter(|_| is_done).cloned().collect();
         puts.extend(audiences(decided, &self.audience));
         puts.extend(wakes(decided));
         puts.extend(self.notices.iter().filter_map(|rule| rule.notice(decided)));
-        Beside { lease, guards, puts }
+        SideWrites { lease, guards, puts }
     }
 }
 
 impl NoticeRule {
-    fn notice(&self, decided: &Transition) -> Option<Put> {
+    fn notice(&self, decided: &Transition) -> Option<SideWrite> {
         let first = decided.events.iter().find(|envelope| self.trigger.is_in(envelope))?;
-        Some(Put::Notice(Notice {
+        Some(SideWrite::Notice(Notice {
             subscription: self.recipient.stored().to_owned(),
             owner: self.owner.clone(),
             from: first.seq,
@@ -180,18 +180,18 @@ fn is_busy(run: &Run) -> bool {
     }
 }
 
-fn audiences(decided: &Transition, who: &[AudienceMember]) -> Vec<Put> {
+fn audiences(decided: &Transition, who: &[AudienceMember]) -> Vec<SideWrite> {
     let run = decided.run.facts.id;
     let opened = decided.events.iter().filter_map(|envelope| {
         let Event::HoldOpened(opened) = &envelope.event else { return None };
-        Some(Put::Audience { hold: HoldId { run, key: opened.hold }, who: who.to_vec() })
+        Some(SideWrite::Audience { hold: HoldId { run, key: opened.hold }, who: who.to_vec() })
     });
     opened.filter(|_| !who.is_empty()).collect()
 }
 
 /// Wakes whoever must look at a relative: the run itself when it has a child to begin, its parent when it has ended, its
-/// children when nobody waits for them any more.
-fn wakes(decided: &Transition) -> Vec<Put> {
+/// children when they are no longer awaited.
+fn wakes(decided: &Transition) -> Vec<SideWrite> {
     let facts = &decided.run.facts;
     let at = decided.run.state.at;
     let mut runs = decided.cancel_children.clone();
@@ -202,5 +202,5 @@ fn wakes(decided: &Transition) -> Vec<Put> {
             runs.extend(facts.parent.map(|parent| parent.run));
         }
     }
-    runs.into_iter().map(|run| Put::Wake { run, at }).collect()
+    runs.into_iter().map(|run| SideWrite::Wake { run, at }).collect()
 }

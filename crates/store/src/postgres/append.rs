@@ -17,7 +17,7 @@ use super::group::{EncodedBatch, GroupReads, Picture, RunPosition, TenantKey};
 use super::numbers::Numbers;
 use super::sql;
 use super::types::{self, Bytes16, signed};
-use crate::batch::{Batch, Notice, Put};
+use crate::batch::{Batch, Notice, SideWrite};
 use crate::columns::{self, Record};
 use crate::error::StoreError;
 use crate::query::SessionKey;
@@ -323,18 +323,18 @@ impl<'a> Tables<'a> {
             picture.wanted_notices(batch).into_iter().for_each(&mut tell);
             for put in &batch.puts {
                 match put {
-                    Put::Audience { hold, who } => {
+                    SideWrite::Audience { hold, who } => {
                         audience.extend(who.iter().map(|one| (*hold, one.0.as_bytes())));
                     }
-                    Put::Blob(Blob { name, text }) => {
+                    SideWrite::Blob(Blob { name, text }) => {
                         blobs.push((batch.run(), name.digest.0.to_vec(), text.as_bytes()));
                     }
-                    Put::Definition { digest, bytes } => {
+                    SideWrite::Definition { digest, bytes } => {
                         definitions.push((batch.tenant().as_str(), digest.0.to_vec(), bytes.as_slice()));
                     }
-                    Put::Notice(notice) => tell(notice.clone()),
+                    SideWrite::Notice(notice) => tell(notice.clone()),
                     // Part of the picture.
-                    Put::Key { .. } | Put::Wake { .. } => {}
+                    SideWrite::Key { .. } | SideWrite::Wake { .. } => {}
                 }
             }
         }

@@ -13,7 +13,7 @@ use tokio_postgres::Row;
 
 use super::rows::{column, digest, instant, lease, seq};
 use super::types::Bytes16;
-use crate::batch::{Batch, Guard, Notice, Put};
+use crate::batch::{Batch, Guard, Notice, SideWrite};
 use crate::columns::{self, CorruptRow, LeaseColumns};
 use crate::error::StoreError;
 use crate::query::{Lease, SessionKey};
@@ -120,7 +120,7 @@ impl GroupReads {
                 }
             }
             for put in &batch.puts {
-                if let Put::Wake { run, .. } = put {
+                if let SideWrite::Wake { run, .. } = put {
                     wanted.runs.push((*run).into());
                 }
             }
@@ -311,13 +311,16 @@ impl Picture {
         self.places.insert(run, place);
         for put in &batch.puts {
             match put {
-                Put::Key { key, request, expires_at } => {
+                SideWrite::Key { key, request, expires_at } => {
                     let name = (batch.tenant().as_str().to_owned(), key.clone().into_bytes());
                     let written = Some((*request, row.run.state.seq, *expires_at));
                     self.keys.insert(name, KeyUse { run, written });
                 }
-                Put::Wake { run, at } => self.wake(*run, *at),
-                Put::Notice(_) | Put::Audience { .. } | Put::Blob(_) | Put::Definition { .. } => {}
+                SideWrite::Wake { run, at } => self.wake(*run, *at),
+                SideWrite::Notice(_)
+                | SideWrite::Audience { .. }
+                | SideWrite::Blob(_)
+                | SideWrite::Definition { .. } => {}
             }
         }
     }

@@ -267,7 +267,7 @@ pub(super) const BLOBS_ERASE: &str = "DELETE FROM blobs WHERE run = $1";
 pub(super) const LETTERS_ERASE: &str = "DELETE FROM dead_letters WHERE run = $1";
 /// The contents of a run are gone.
 pub(super) const RUN_ERASED: &str = "UPDATE runs SET erased = true WHERE id = $1";
-/// Runs as they began, and which of them are over and old, have their contents, and have nothing left to tell. What a run says of itself is in its
+/// Runs as they began, and which of them have ended and are old, have their contents, and have nothing left to tell. What a run says of itself is in its
 /// state, where no text can look like it: quotes inside texts are escaped.
 pub(super) const RUNS_ENDED: &str = "SELECT no, id, tenant = $3 AND phase >= 8 AND NOT erased AND quarantined IS NULL \
      AND (at < $4 OR state LIKE '%\"erased\":true%') AND NOT EXISTS (SELECT 1 FROM notices n WHERE n.run = runs.id \

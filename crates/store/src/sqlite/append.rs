@@ -21,7 +21,7 @@ use super::sql;
 use super::tally::Tally;
 use super::work::RunPosition;
 use super::writer::Failure;
-use crate::batch::{AudienceMember, Batch, Guard, Notice, Put};
+use crate::batch::{AudienceMember, Batch, Guard, Notice, SideWrite};
 use crate::columns::{self, LeaseColumns, Record};
 use crate::error::StoreError;
 use crate::query::SessionKey;
@@ -169,11 +169,15 @@ fn write(
 
 /// Who may see a hold that this batch opens: written with it.
 fn audience_of(batch: &Batch, hold: HoldId) -> impl Iterator<Item = &AudienceMember> {
-    let of_hold = move |put: &Put| matches!(put, Put::Audience { hold: of, .. } if *of == hold);
+    let of_hold = move |put: &SideWrite| matches!(put, SideWrite::Audience { hold: of, .. } if *of == hold);
     let lists = batch.puts.iter().filter(move |put| of_hold(put));
     lists.flat_map(|put| match put {
-        Put::Audience { who, .. } => who.as_slice(),
-        Put::Key { .. } | Put::Notice(_) | Put::Blob(_) | Put::Definition { .. } | Put::Wake { .. } => &[],
+        SideWrite::Audience { who, .. } => who.as_slice(),
+        SideWrite::Key { .. }
+        | SideWrite::Notice(_)
+        | SideWrite::Blob(_)
+        | SideWrite::Definition { .. }
+        | SideWrite::Wake { .. } => &[],
     })
 }
 
@@ -456,26 +460,26 @@ fn write_put(
     connection: &Connection,
     numbers: &mut Numbers,
     batch: &Batch,
-    put: &Put,
+    put: &SideWrite,
     no: i64,
     tenant: i64,
 ) -> Result<(), Failure> {
     match put {
-        Put::Key { key, request, expires_at } => {
+        SideWrite::Key { key, request, expires_at } => {
             let seq = batch.row.run.state.seq.0;
             let row = params![tenant, key, request.0, no, seq, expires_at.0];
             connection.prepare_cached(sql::KEY_ADD)?.execute(row)?;
         }
-        Put::Notice(notice) => write_notice(connection, numbers, batch, notice, no)?,
-        Put::Audience { hold, .. } if opens(batch, *hold) => {}
-        Put::Audience { hold, who } => write_audience(connection, numbers, batch, *hold, who)?,
-        Put::Blob(Blob { name, text }) => {
+        SideWrite::Notice(notice) => write_notice(connection, numbers, batch, notice, no)?,
+        SideWrite::Audience { hold, .. } if opens(batch, *hold) => {}
+        SideWrite::Audience { hold, who } => write_audience(connection, numbers, batch, *hold, who)?,
+        SideWrite::Blob(Blob { name, text }) => {
             connection.prepare_cached(sql::BLOB_ADD)?.execute(params![no, name.digest.0, text])?;
         }
-        Put::Definition { digest, bytes } => {
+        SideWrite::Definition { digest, bytes } => {
             connection.prepare_cached(sql::DEFINITION_ADD)?.execute(params![tenant, digest.0, bytes])?;
         }
-        Put::Wake { run, at } => super::work::wake(connection, numbers, *run, *at)?,
+        SideWrite::Wake { run, at } => super::work::wake(connection, numbers, *run, *at)?,
     }
     Ok(())
 }

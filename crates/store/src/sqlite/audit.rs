@@ -174,7 +174,7 @@ pub(super) fn seal_entries(connection: &mut Connection) -> Result<(), String> {
     transaction.commit().map_err(said)
 }
 
-/// Looks at each run in a transaction of its own, which is over when what was found is handed on.
+/// Looks at each run in a transaction of its own, which ends when what was found is handed on.
 fn walk<T>(
     path: &Path,
     covered: &SignedCoverage,

@@ -80,7 +80,7 @@ const GROUP_MAX: usize = 512;
 /// WAL pages after which they are moved into the file.
 const CHECKPOINT_PAGES: i32 = 4000;
 
-/// The handle of the writer's thread. Dropping it lets the thread finish what waits and stop.
+/// The handle of the writer's thread. Dropping it lets the thread finish what is pending and stop.
 pub(super) struct Writer {
     queue: Option<SyncSender<Job>>,
     stopped: Arc<OnceLock<String>>,

@@ -27,7 +27,7 @@ use standfast_core::run::{Call, CallState, Run, Stage};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::Store;
 use standfast_store::memory::MemoryStore;
-use standfast_store::pipeline::{Given, Order, Pipeline, Settled, Writes};
+use standfast_store::pipeline::{Order, OrderContext, Pipeline, SettledOrder, Writes};
 
 use crate::block_on::block_on;
 
@@ -40,8 +40,8 @@ pub(crate) const BEGINNING: Timestamp = Timestamp(1_762_000_000_000);
 pub(crate) struct Script {
     pub(crate) start: Start,
     pub(crate) orders: Vec<Order>,
-    /// What the start and each order came to.
-    pub(crate) settled: Vec<Settled>,
+    /// The result of the start and each order.
+    pub(crate) settled: Vec<SettledOrder>,
     /// The log.
     pub(crate) links: Vec<Link>,
 }
@@ -104,7 +104,7 @@ pub(crate) fn order(at: usize, actor: Actor, command: Command) -> Order {
         Actor::Callback(_) => Some(Role::Callback),
         Actor::Client(_) | Actor::Outside(_) | Actor::Node(_) | Actor::Clock => None,
     };
-    let given = Given {
+    let given = OrderContext {
         now: BEGINNING.plus(Millis::seconds(i64::try_from(at.wrapping_add(1)).unwrap())),
         entropy: Entropy(digest::of_parts("ahead", &[&at.to_be_bytes()]).0),
         actor,

@@ -2,7 +2,7 @@
 //!
 //! Read from the store with eyes of its own: the chain verifies, the events fold into the row, hold rows follow from
 //! the events, each hold has one resolution, nothing that changes the world starts twice without a person's word, and
-//! in a run that is over every call has exactly one result.
+//! in a run that has ended every call has exactly one result.
 
 use std::collections::BTreeMap;
 
@@ -123,7 +123,7 @@ impl Log {
         }
     }
 
-    /// A run that is over waits for nothing, and every call has exactly one result; before that, at most one.
+    /// A run that has ended waits for nothing, and every call has exactly one result; before that, at most one.
     fn check_end(&self, run: &Run, events: &[Envelope]) -> Result<(), String> {
         let open: Vec<HoldKey> =
             self.holds.iter().filter(|(_, _, open)| *open).map(|(key, ..)| *key).collect();

@@ -14,7 +14,7 @@ use standfast_core::message::Message;
 use standfast_core::policy::Role;
 use standfast_core::project::RunRow;
 use standfast_core::time::Millis;
-use standfast_store::pipeline::{Given, Order, Settled};
+use standfast_store::pipeline::{Order, OrderContext, SettledOrder};
 use standfast_store::{Batch, LeaseChange, Seal};
 
 use super::block_on::block_on;
@@ -79,7 +79,7 @@ impl World {
         index: usize,
         actor: &Actor,
         command: &Command,
-    ) -> Result<Option<Settled>, String> {
+    ) -> Result<Option<SettledOrder>, String> {
         let row = self.view_of(self.runs[index].id)?.row;
         let Some(parent) = row.run.facts.parent else { return Ok(None) };
         let order = self.order(index, actor.clone(), command.clone())?;
@@ -101,7 +101,7 @@ impl World {
         }
         self.append(batches.into_iter().flatten().collect())?;
         let Transition { events, outcome, cancel_children, .. } = below;
-        Ok(Some(Settled { outcome, events, cancel_children }))
+        Ok(Some(SettledOrder { outcome, events, cancel_children }))
     }
 
     /// Writes several runs, all or none.
@@ -112,7 +112,7 @@ impl World {
     }
 }
 
-/// What an order comes to on a row.
+/// The result of an order on a row.
 pub(crate) fn decided(row: &RunRow, order: &Order) -> Transition {
     let ctx = context(&order.given);
     let nothing = Transition {
@@ -125,7 +125,7 @@ pub(crate) fn decided(row: &RunRow, order: &Order) -> Transition {
 }
 
 /// What is appended for it.
-pub(crate) fn sealed(before: Option<&RunRow>, decided: &Transition, given: &Given) -> Option<Batch> {
+pub(crate) fn sealed(before: Option<&RunRow>, decided: &Transition, given: &OrderContext) -> Option<Batch> {
     let salt = given.entropy.draw("salt", 0).0;
     Batch::seal(
         before,
@@ -134,7 +134,7 @@ pub(crate) fn sealed(before: Option<&RunRow>, decided: &Transition, given: &Give
     )
 }
 
-fn context(given: &Given) -> standfast_core::command::Context<'_> {
+fn context(given: &OrderContext) -> standfast_core::command::Context<'_> {
     standfast_core::command::Context {
         now: given.now,
         entropy: given.entropy,

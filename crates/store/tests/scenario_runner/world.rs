@@ -19,8 +19,8 @@ use standfast_core::refusal::Refusal;
 use standfast_core::run::PromptBasis;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::memory::MemoryStore;
-use standfast_store::pipeline::{Given, Order, Pipeline, Settled, Writes};
-use standfast_store::{AudienceMember, Put, Store};
+use standfast_store::pipeline::{Order, OrderContext, Pipeline, SettledOrder, Writes};
+use standfast_store::{AudienceMember, SideWrite, Store};
 
 use super::backends::Backend;
 use super::block_on::block_on;
@@ -34,7 +34,7 @@ pub(crate) struct World {
     pub(crate) runs: Vec<NamedRun>,
     /// The run that sentences are about.
     pub(crate) current: usize,
-    /// What the last step came to; none once an expectation has looked at it.
+    /// The result of the last step; none once an expectation has looked at it.
     pub(crate) outcome: Option<Result<Answer, Refusal>>,
     /// What workers really did.
     pub(crate) effects: Vec<Effect>,
@@ -158,7 +158,7 @@ impl World {
     pub(crate) fn start(&mut self, name: &str, start: Start) -> Result<(), String> {
         let given = self.given(Actor::Client(start.owner.clone()), &start.definition)?;
         let definition = self.setting.definition.to_bytes();
-        let put = Put::Definition { digest: start.definition, bytes: definition };
+        let put = SideWrite::Definition { digest: start.definition, bytes: definition };
         let writes = Writes { puts: vec![put], ..Writes::default() };
         let id = start.id;
         let order = Order { commands: Vec::new(), given, writes };
@@ -210,7 +210,7 @@ impl World {
     }
 
     /// The node that works on a run keeps its driver; everyone else loads committed state, and wakes the node.
-    fn push(&mut self, index: usize, order: Order) -> Result<Settled, String> {
+    fn push(&mut self, index: usize, order: Order) -> Result<SettledOrder, String> {
         let is_node = matches!(order.given.actor, Actor::Node(_));
         let row = self.view_of(self.runs[index].id)?.row;
         let kept = self.runs[index].driver.take().filter(|_| is_node);
@@ -224,7 +224,7 @@ impl World {
         Ok(settled)
     }
 
-    fn settle(&mut self, index: usize) -> Result<Settled, String> {
+    fn settle(&mut self, index: usize) -> Result<SettledOrder, String> {
         let driver = self.runs[index].driver.as_mut().ok_or("no driver")?;
         let settlement = block_on(driver.settle());
         match (settlement.failed, settlement.done.into_iter().next()) {
@@ -248,19 +248,23 @@ impl World {
     }
 
     /// Stores the current definition, so that runs can be pinned to it.
-    pub(crate) fn pin(&mut self) -> Put {
+    pub(crate) fn pin(&mut self) -> SideWrite {
         let definition = self.setting.definition.clone();
         let (digest, bytes) = (definition.digest(), definition.to_bytes());
         self.setting.pinned.insert(digest, definition);
-        Put::Definition { digest, bytes }
+        SideWrite::Definition { digest, bytes }
     }
 
     /// The context of an actor; verdicts and the recorded decision are for the caller to fill in.
-    pub(crate) fn given(&mut self, actor: Actor, definition: &digest::Digest) -> Result<Given, String> {
+    pub(crate) fn given(
+        &mut self,
+        actor: Actor,
+        definition: &digest::Digest,
+    ) -> Result<OrderContext, String> {
         let definition: &Definition =
             self.setting.pinned.get(definition).ok_or("the definition is not known")?;
         self.drawn += 1;
-        Ok(Given {
+        Ok(OrderContext {
             now: self.now,
             entropy: Entropy(digest::of_parts("scenario", &[&self.drawn.to_be_bytes()]).0),
             authority: self.setting.authority(&actor),

@@ -8,7 +8,7 @@ use standfast_core::digest;
 use standfast_engine::settings::{Agent, Auth, CardReaders, Settings};
 
 use super::error::{A2aError, Kind};
-use super::operations::Asked;
+use super::operations::OperationContext;
 use super::signature::signed;
 use super::wire::{
     AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill, Scopes, SecurityRequirement,
@@ -114,7 +114,7 @@ pub(super) fn can_push(settings: &Settings) -> bool {
 }
 
 /// The same with the agent's tools, for those who are known.
-pub(super) fn extended(asked: &Asked) -> Result<AgentCard, A2aError> {
+pub(super) fn extended(asked: &OperationContext) -> Result<AgentCard, A2aError> {
     let settings = asked.app.engine.settings();
     if !settings.a2a.extended_card {
         let message = "this agent has no extended card";

@@ -16,14 +16,14 @@ use standfast_core::hold::{Ask, HoldKind};
 use standfast_core::id::{CallId, HoldId, RunId};
 use standfast_core::json::RawJson;
 use standfast_core::text_decisions::{APPROVE, DENY, TextMeaning as Words, read_text};
-use standfast_engine::{Implied, ShownHold};
+use standfast_engine::{ImpliedHold, ShownHold};
 
 use super::error::A2aError;
 use super::wire;
 
 /// An open hold of a task, or of a sub-run of it.
 #[derive(Debug, Clone)]
-pub(super) struct Open {
+pub(super) struct PendingHold {
     pub(super) id: HoldId,
     pub(super) kind: HoldKind,
     pub(super) ask: Ask,
@@ -31,18 +31,18 @@ pub(super) struct Open {
     pub(super) is_asked_again: bool,
 }
 
-/// What waits, for reading a message.
+/// What is pending, for reading a message.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct PendingTask {
     pub(super) task: RunId,
-    pub(super) open: Vec<Open>,
+    pub(super) open: Vec<PendingHold>,
     /// The hold that a decision without an id means.
-    pub(super) implied: Means,
+    pub(super) implied: ImpliedMeaning,
 }
 
 /// What a decision without an id means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Means {
+pub(super) enum ImpliedMeaning {
     /// This hold, as its sender was shown it.
     Hold(ShownHold),
     /// Nothing, because its sender was not shown it, or not alone, or not as it is.
@@ -54,21 +54,21 @@ pub(super) enum Means {
     },
 }
 
-impl Means {
+impl ImpliedMeaning {
     /// What the engine says of it.
-    pub(super) fn of(implied: Implied) -> Means {
-        let nothing = |why, is_late| Means::Nothing { why, is_late };
+    pub(super) fn of(implied: ImpliedHold) -> ImpliedMeaning {
+        let nothing = |why, is_late| ImpliedMeaning::Nothing { why, is_late };
         match implied {
-            Implied::Hold(hold) => Means::Hold(hold),
-            Implied::NotShown => {
+            ImpliedHold::Hold(hold) => ImpliedMeaning::Hold(hold),
+            ImpliedHold::NotShown => {
                 nothing("it names no hold, and you have not been shown what this task asks", false)
             }
-            Implied::Outdated => nothing(
+            ImpliedHold::Outdated => nothing(
                 "it names no hold, and what you were last shown of this task is closed or has changed",
                 true,
             ),
-            Implied::Several => nothing("it names no hold, and several are open", false),
-            Implied::Answered => nothing(
+            ImpliedHold::Several => nothing("it names no hold, and several are open", false),
+            ImpliedHold::Answered => nothing(
                 "this message was answered before and decides nothing else; a new one needs a new messageId",
                 true,
             ),
@@ -76,7 +76,7 @@ impl Means {
     }
 
     /// Where only decisions with ids count.
-    pub(super) const STRICT: Means = Means::Nothing {
+    pub(super) const STRICT: ImpliedMeaning = ImpliedMeaning::Nothing {
         why: "it names no hold, and this server takes decisions with hold_id only",
         is_late: false,
     };
@@ -84,9 +84,9 @@ impl Means {
 
 /// What a message means.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum MessageMeaning {
     /// It decides these holds, in this order.
-    Decides(Vec<Decided>),
+    Decides(Vec<ReadDecision>),
     /// It is something said to the agent.
     Says,
     /// It was meant to decide and decides nothing; why.
@@ -95,7 +95,7 @@ pub(super) enum Reading {
 
 /// A decision that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Decided {
+pub(super) struct ReadDecision {
     pub(super) hold: HoldId,
     pub(super) wanted: Choice,
     /// The digest that its sender repeats.
@@ -127,28 +127,28 @@ fn even_null<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option
 }
 
 /// Why a part decides nothing: an error where the value itself is wrong, words otherwise.
-enum Not {
+enum NoDecision {
     Wrong(A2aError),
     Said(String),
 }
 
-type Read<T> = Result<T, Not>;
+type Read<T> = Result<T, NoDecision>;
 
 /// What a message means to a task that waits for this.
-pub(super) fn read(message: &wire::Message, waiting: &Waiting) -> Result<Reading, A2aError> {
+pub(super) fn read(message: &wire::Message, waiting: &PendingTask) -> Result<MessageMeaning, A2aError> {
     let mut decided = Vec::new();
     for (at, part) in message.parts.iter().enumerate() {
         let Some(data) = part.data.as_ref().filter(|data| is_decision(data)) else { continue };
         match waiting.read_data(&format!("message.parts[{at}].data"), data) {
             Ok(read) => decided.extend(read),
-            Err(Not::Wrong(error)) => return Err(error),
-            Err(Not::Said(why)) => return Ok(Reading::Nothing(why)),
+            Err(NoDecision::Wrong(error)) => return Err(error),
+            Err(NoDecision::Said(why)) => return Ok(MessageMeaning::Nothing(why)),
         }
     }
     if !decided.is_empty() {
         return Ok(match twice(&decided) {
-            Some(hold) => Reading::Nothing(format!("the message decides {hold} more than once")),
-            None => Reading::Decides(decided),
+            Some(hold) => MessageMeaning::Nothing(format!("the message decides {hold} more than once")),
+            None => MessageMeaning::Decides(decided),
         });
     }
     Ok(waiting.read_words(&text(message)))
@@ -188,8 +188,8 @@ fn is_word(text: &str) -> bool {
     APPROVE.contains(&word.as_str()) || DENY.contains(&word.as_str())
 }
 
-fn twice(decided: &[Decided]) -> Option<HoldId> {
-    let repeated = |(at, one): (usize, &Decided)| {
+fn twice(decided: &[ReadDecision]) -> Option<HoldId> {
+    let repeated = |(at, one): (usize, &ReadDecision)| {
         decided.iter().take(at).any(|other| other.hold == one.hold).then_some(one.hold)
     };
     decided.iter().enumerate().find_map(repeated)
@@ -201,29 +201,29 @@ fn is_decision(data: &RawValue) -> bool {
     members.is_ok_and(|members| members.contains_key("decision") || members.contains_key("answer"))
 }
 
-impl Waiting {
-    fn read_data(&self, field: &str, data: &RawValue) -> Read<Vec<Decided>> {
+impl PendingTask {
+    fn read_data(&self, field: &str, data: &RawValue) -> Read<Vec<ReadDecision>> {
         let ambiguous = RawJson::parse(data.get()).err().map(|bad| bad.to_string());
         if let Some(why) = ambiguous {
-            return Err(Not::Wrong(A2aError::invalid(field, why)));
+            return Err(NoDecision::Wrong(A2aError::invalid(field, why)));
         }
         let data: Data = serde_json::from_str(data.get())
-            .map_err(|error| Not::Said(format!("{field} is no decision: {error}")))?;
+            .map_err(|error| NoDecision::Said(format!("{field} is no decision: {error}")))?;
         let digest = data.digest.as_deref().map(str::parse).transpose().map_err(|_| {
             let why = "is none: repeat the one that the hold was shown with";
-            Not::Wrong(A2aError::invalid(format!("{field}.digest"), why))
+            NoDecision::Wrong(A2aError::invalid(format!("{field}.digest"), why))
         })?;
         self.meant(&data)?
             .into_iter()
-            .map(|Named { hold, kind, shown }| {
+            .map(|NamedHold { hold, kind, shown }| {
                 let (wanted, member) = wanted(field, &data, kind)?;
-                Ok(Decided { hold, wanted, digest, shown, field: format!("{field}{member}") })
+                Ok(ReadDecision { hold, wanted, digest, shown, field: format!("{field}{member}") })
             })
             .collect()
     }
 
     /// The holds that a decision names, or the one that its sender was shown.
-    fn meant(&self, data: &Data) -> Read<Vec<Named>> {
+    fn meant(&self, data: &Data) -> Read<Vec<NamedHold>> {
         let mut ids: Vec<&str> = data.hold_ids.iter().map(String::as_str).collect();
         ids.extend(data.hold_id.as_deref());
         let mut holds = Vec::new();
@@ -231,69 +231,70 @@ impl Waiting {
             holds.push(self.named(id)?);
         }
         if let Some(call) = &data.tool_call_id {
-            let of_call = |open: &&Open| {
+            let of_call = |open: &&PendingHold| {
                 let no = open.id.key.call;
                 CallId { run: open.id.run, no }.to_string() == *call
             };
             let found = self.open.iter().find(of_call);
-            let found = found.ok_or_else(|| Not::Said(format!("no open hold is about the call {call}")))?;
+            let found =
+                found.ok_or_else(|| NoDecision::Said(format!("no open hold is about the call {call}")))?;
             if holds.iter().all(|named| named.hold != found.id) {
                 let shown = match &self.implied {
-                    Means::Hold(shown) if shown.id == found.id => Some(*shown),
-                    Means::Hold(_) | Means::Nothing { .. } => None,
+                    ImpliedMeaning::Hold(shown) if shown.id == found.id => Some(*shown),
+                    ImpliedMeaning::Hold(_) | ImpliedMeaning::Nothing { .. } => None,
                 };
                 if found.is_asked_again && shown.is_none() {
                     let why = format!(
                         "{call} was asked about before, and you were not shown what it asks now alone"
                     );
-                    return Err(Not::Said(why));
+                    return Err(NoDecision::Said(why));
                 }
-                holds.push(Named { hold: found.id, kind: Some(found.kind), shown });
+                holds.push(NamedHold { hold: found.id, kind: Some(found.kind), shown });
             }
         }
         match (holds.is_empty(), &self.implied) {
             (false, _) => Ok(holds),
-            (true, Means::Hold(shown)) => {
+            (true, ImpliedMeaning::Hold(shown)) => {
                 let named = self.named(&shown.id.to_string())?;
-                Ok(vec![Named { shown: Some(*shown), ..named }])
+                Ok(vec![NamedHold { shown: Some(*shown), ..named }])
             }
-            (true, Means::Nothing { why, .. }) => Err(Not::Said((*why).to_owned())),
+            (true, ImpliedMeaning::Nothing { why, .. }) => Err(NoDecision::Said((*why).to_owned())),
         }
     }
 
     /// A hold by its id. One of this task that is no longer open is passed on, so that its record answers.
-    fn named(&self, id: &str) -> Read<Named> {
-        let unknown = || Not::Said(format!("{id} is no hold of this task"));
+    fn named(&self, id: &str) -> Read<NamedHold> {
+        let unknown = || NoDecision::Said(format!("{id} is no hold of this task"));
         let hold: HoldId = id.parse().map_err(|_| unknown())?;
         match self.open.iter().find(|open| open.id == hold) {
-            Some(open) => Ok(Named { hold, kind: Some(open.kind), shown: None }),
-            None if hold.run == self.task => Ok(Named { hold, kind: None, shown: None }),
+            Some(open) => Ok(NamedHold { hold, kind: Some(open.kind), shown: None }),
+            None if hold.run == self.task => Ok(NamedHold { hold, kind: None, shown: None }),
             None => Err(unknown()),
         }
     }
 
-    fn read_words(&self, text: &str) -> Reading {
+    fn read_words(&self, text: &str) -> MessageMeaning {
         let shown = match &self.implied {
-            Means::Hold(shown) => shown,
-            Means::Nothing { why, is_late } => {
+            ImpliedMeaning::Hold(shown) => shown,
+            ImpliedMeaning::Nothing { why, is_late } => {
                 let asks = |kind| self.open.iter().any(|open| open.kind == kind);
                 let is_late = *is_late && self.open.is_empty();
                 let may_decide =
                     asks(HoldKind::Input) || is_word(text) && (asks(HoldKind::Approval) || is_late);
                 return if may_decide && !text.is_empty() {
-                    Reading::Nothing((*why).to_owned())
+                    MessageMeaning::Nothing((*why).to_owned())
                 } else {
-                    Reading::Says
+                    MessageMeaning::Says
                 };
             }
         };
         let Some(open) = self.open.iter().find(|open| open.id == shown.id).filter(|_| !text.is_empty())
         else {
-            return Reading::Says;
+            return MessageMeaning::Says;
         };
         let decides = |wanted| {
             let field = "message.parts".to_owned();
-            Reading::Decides(vec![Decided {
+            MessageMeaning::Decides(vec![ReadDecision {
                 hold: open.id,
                 wanted,
                 digest: None,
@@ -304,13 +305,13 @@ impl Waiting {
         match read_text(open.kind, &open.ask, text) {
             Words::Decide(wanted) => decides(wanted),
             Words::CheckAnswer(json) => decides(Choice::Answer { value: words(json) }),
-            Words::NotADecision => Reading::Says,
+            Words::NotADecision => MessageMeaning::Says,
         }
     }
 }
 
 /// A hold that a decision is about.
-struct Named {
+struct NamedHold {
     hold: HoldId,
     /// None when it is no longer open.
     kind: Option<HoldKind>,
@@ -325,12 +326,12 @@ fn wanted(field: &str, data: &Data, kind: Option<HoldKind>) -> Read<(Choice, &'s
     let is_one_of = |words: &[&str]| word.is_some_and(|word| words.contains(&word));
     if data.modified_input.is_some() && word != Some("modify") {
         let why = "belongs to the decision modify; nothing was decided";
-        return Err(Not::Wrong(A2aError::invalid(format!("{field}.modified_input"), why)));
+        return Err(NoDecision::Wrong(A2aError::invalid(format!("{field}.modified_input"), why)));
     }
     let deny = || (Choice::Deny { reason: data.reason.clone() }, ".decision");
     let no = |takes: &str| {
         let said = word.map_or_else(|| "an answer".to_owned(), |word| format!("“{word}”"));
-        Err(Not::Said(format!("{said} does not decide this hold; it takes {takes}")))
+        Err(NoDecision::Said(format!("{said} does not decide this hold; it takes {takes}")))
     };
     match kind {
         // It is decided already: its record answers. Nothing that was not said to approve is passed on as approval.
@@ -368,7 +369,7 @@ fn wanted(field: &str, data: &Data, kind: Option<HoldKind>) -> Read<(Choice, &'s
 
 /// New arguments: a JSON text, or the value itself.
 fn modified(field: &str, data: &Data) -> Read<Choice> {
-    let wrong = |why: String| Not::Wrong(A2aError::invalid(format!("{field}.modified_input"), why));
+    let wrong = |why: String| NoDecision::Wrong(A2aError::invalid(format!("{field}.modified_input"), why));
     let raw = data.modified_input.as_ref().ok_or_else(|| wrong("is missing: modify needs it".into()))?;
     let text = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
     let arguments = RawJson::parse(&text).map_err(|bad| wrong(bad.to_string()))?;
@@ -376,7 +377,7 @@ fn modified(field: &str, data: &Data) -> Read<Choice> {
 }
 
 fn value(field: &str, raw: &RawValue) -> Read<Body> {
-    let wrong = |why: String| Not::Wrong(A2aError::invalid(field, why));
+    let wrong = |why: String| NoDecision::Wrong(A2aError::invalid(field, why));
     RawJson::parse(raw.get()).map(words).map_err(|bad| wrong(bad.to_string()))
 }
 

@@ -32,7 +32,7 @@ pub(super) enum Kind {
     Internal,
     /// There is no such task that the caller may see.
     TaskNotFound,
-    /// The task is over.
+    /// The task has ended.
     TaskNotCancelable,
     /// Nobody is called back.
     PushNotificationNotSupported,

@@ -26,10 +26,10 @@ use standfast_engine::auth::Principal;
 
 use super::error::{A2aError, Kind};
 use super::negotiate::{self, EXTENSIONS_HEADER};
-use super::operations::{Done, Operation, perform};
-use super::rest::{Target, What};
+use super::operations::{Operation, OperationResult, perform};
+use super::rest::{PathTarget, Target};
 use super::routes::{Caller, asked};
-use super::shows::Shows;
+use super::shows::AnswerSlip;
 use super::stream::Frames;
 use super::{intercept, wire};
 use crate::http::{App, body_bytes};
@@ -63,7 +63,7 @@ async fn in_one_piece(State(app): State<App>, request: Request, next: Next) -> R
         Err(problem) => return refuse(&A2aError::from(&problem)),
     };
     parts.headers.remove(header::CONTENT_LENGTH);
-    let shows = Shows::put(&mut parts.extensions);
+    let shows = AnswerSlip::put(&mut parts.extensions);
     let who = parts.extensions.get::<Principal>().cloned();
     let activated = negotiate::extensions(&parts.headers);
     let mut response = next.run(Request::from_parts(parts, Body::from(bytes))).await;
@@ -101,40 +101,44 @@ impl Call {
     }
 }
 
-type Answered<T> = Result<tonic::Response<T>, tonic::Status>;
+type GrpcResult<T> = Result<tonic::Response<T>, tonic::Status>;
 
 impl Grpc {
     /// Does what is asked, in the order of the other bindings: version, members, agent, task.
-    async fn done(&self, call: Call, read: Result<Operation, A2aError>) -> Result<Done, tonic::Status> {
+    async fn done(
+        &self,
+        call: Call,
+        read: Result<Operation, A2aError>,
+    ) -> Result<OperationResult, tonic::Status> {
         let done = async {
             negotiate::version(&call.headers, &Uri::default())?;
             let operation = read?;
-            let target = Target { agent: None, tenant: None, what: What::Rpc };
+            let target = Target { agent: None, tenant: None, what: PathTarget::Rpc };
             let asked = asked(&self.app, &call.headers, call.caller, &target, &operation, call.digest)?;
             perform(asked, operation).await
         };
         done.await.map_err(|error| status::status(&error))
     }
 
-    async fn task(&self, call: Call, read: Result<Operation, A2aError>) -> Answered<proto::Task> {
-        let Done::Task(task) = self.done(call, read).await? else { return Err(mixed_up()) };
+    async fn task(&self, call: Call, read: Result<Operation, A2aError>) -> GrpcResult<proto::Task> {
+        let OperationResult::Task(task) = self.done(call, read).await? else { return Err(mixed_up()) };
         answer(write::task(&task))
     }
 
-    async fn frames(&self, call: Call, read: Result<Operation, A2aError>) -> Answered<FrameStream> {
+    async fn frames(&self, call: Call, read: Result<Operation, A2aError>) -> GrpcResult<FrameStream> {
         match self.done(call, read).await? {
-            Done::Frames(frames) => Ok(tonic::Response::new(stream(*frames))),
-            Done::Once(event) => {
+            OperationResult::Frames(frames) => Ok(tonic::Response::new(stream(*frames))),
+            OperationResult::Once(event) => {
                 let message = write::frame(&event).map_err(|error| status::status(&error));
                 Ok(tonic::Response::new(Box::pin(futures_util::stream::iter([message]))))
             }
-            Done::Sent(_)
-            | Done::Task(_)
-            | Done::Tasks(_)
-            | Done::Card(_)
-            | Done::PushConfig(_)
-            | Done::PushConfigs(_)
-            | Done::Nothing => Err(mixed_up()),
+            OperationResult::Sent(_)
+            | OperationResult::Task(_)
+            | OperationResult::Tasks(_)
+            | OperationResult::Card(_)
+            | OperationResult::PushConfig(_)
+            | OperationResult::PushConfigs(_)
+            | OperationResult::Nothing => Err(mixed_up()),
         }
     }
 }
@@ -153,7 +157,7 @@ fn stream(frames: Frames) -> FrameStream {
     Box::pin(messages)
 }
 
-fn answer<T>(written: Result<T, A2aError>) -> Answered<T> {
+fn answer<T>(written: Result<T, A2aError>) -> GrpcResult<T> {
     written.map(tonic::Response::new).map_err(|error| status::status(&error))
 }
 
@@ -170,23 +174,23 @@ impl A2aService for Grpc {
     async fn send_message(
         &self,
         request: tonic::Request<proto::SendMessageRequest>,
-    ) -> Answered<proto::SendMessageResponse> {
+    ) -> GrpcResult<proto::SendMessageResponse> {
         let (call, message) = Call::take(request);
         let read = read::send(message).map(|request| Operation::Send(Box::new(request)));
-        let Done::Sent(sent) = self.done(call, read).await? else { return Err(mixed_up()) };
+        let OperationResult::Sent(sent) = self.done(call, read).await? else { return Err(mixed_up()) };
         answer(write::sent(&sent))
     }
 
     async fn send_streaming_message(
         &self,
         request: tonic::Request<proto::SendMessageRequest>,
-    ) -> Answered<FrameStream> {
+    ) -> GrpcResult<FrameStream> {
         let (call, message) = Call::take(request);
         let read = read::send(message).map(|request| Operation::Stream(Box::new(request)));
         self.frames(call, read).await
     }
 
-    async fn get_task(&self, request: tonic::Request<proto::GetTaskRequest>) -> Answered<proto::Task> {
+    async fn get_task(&self, request: tonic::Request<proto::GetTaskRequest>) -> GrpcResult<proto::Task> {
         let (call, message) = Call::take(request);
         let proto::GetTaskRequest { tenant, id, history_length } = message;
         let request = wire::GetTaskRequest { tenant: read::said(tenant), id, history_length };
@@ -196,15 +200,19 @@ impl A2aService for Grpc {
     async fn list_tasks(
         &self,
         request: tonic::Request<proto::ListTasksRequest>,
-    ) -> Answered<proto::ListTasksResponse> {
+    ) -> GrpcResult<proto::ListTasksResponse> {
         let (call, message) = Call::take(request);
-        let Done::Tasks(page) = self.done(call, read::list(message).map(Operation::List)).await? else {
+        let OperationResult::Tasks(page) = self.done(call, read::list(message).map(Operation::List)).await?
+        else {
             return Err(mixed_up());
         };
         answer(write::tasks(&page))
     }
 
-    async fn cancel_task(&self, request: tonic::Request<proto::CancelTaskRequest>) -> Answered<proto::Task> {
+    async fn cancel_task(
+        &self,
+        request: tonic::Request<proto::CancelTaskRequest>,
+    ) -> GrpcResult<proto::Task> {
         let (call, message) = Call::take(request);
         let metadata = message.metadata.as_ref().map(|it| value::to_object("metadata", it)).transpose();
         let read = metadata.map(|metadata| {
@@ -217,7 +225,7 @@ impl A2aService for Grpc {
     async fn subscribe_to_task(
         &self,
         request: tonic::Request<proto::SubscribeToTaskRequest>,
-    ) -> Answered<FrameStream> {
+    ) -> GrpcResult<FrameStream> {
         let (call, proto::SubscribeToTaskRequest { tenant, id }) = Call::take(request);
         let request = wire::TaskRequest { tenant: read::said(tenant), id, metadata: None };
         self.frames(call, Ok(Operation::Subscribe(request))).await
@@ -226,21 +234,24 @@ impl A2aService for Grpc {
     async fn create_task_push_notification_config(
         &self,
         request: tonic::Request<proto::TaskPushNotificationConfig>,
-    ) -> Answered<proto::TaskPushNotificationConfig> {
+    ) -> GrpcResult<proto::TaskPushNotificationConfig> {
         let (call, config) = Call::take(request);
         let operation = Operation::CreatePush(Box::new(read::push_config(config)));
-        let Done::PushConfig(config) = self.done(call, Ok(operation)).await? else { return Err(mixed_up()) };
+        let OperationResult::PushConfig(config) = self.done(call, Ok(operation)).await? else {
+            return Err(mixed_up());
+        };
         Ok(tonic::Response::new(write::push_config(*config)))
     }
 
     async fn get_task_push_notification_config(
         &self,
         request: tonic::Request<proto::GetTaskPushNotificationConfigRequest>,
-    ) -> Answered<proto::TaskPushNotificationConfig> {
+    ) -> GrpcResult<proto::TaskPushNotificationConfig> {
         let (call, message) = Call::take(request);
         let proto::GetTaskPushNotificationConfigRequest { tenant, task_id, id } = message;
         let request = wire::PushRequest { tenant: read::said(tenant), task_id, id };
-        let Done::PushConfig(config) = self.done(call, Ok(Operation::GetPush(request))).await? else {
+        let OperationResult::PushConfig(config) = self.done(call, Ok(Operation::GetPush(request))).await?
+        else {
             return Err(mixed_up());
         };
         Ok(tonic::Response::new(write::push_config(*config)))
@@ -249,7 +260,7 @@ impl A2aService for Grpc {
     async fn list_task_push_notification_configs(
         &self,
         request: tonic::Request<proto::ListTaskPushNotificationConfigsRequest>,
-    ) -> Answered<proto::ListTaskPushNotificationConfigsResponse> {
+    ) -> GrpcResult<proto::ListTaskPushNotificationConfigsResponse> {
         let (call, message) = Call::take(request);
         let request = wire::ListPushRequest {
             tenant: read::said(message.tenant),
@@ -257,7 +268,8 @@ impl A2aService for Grpc {
             page_size: Some(message.page_size),
             page_token: read::said(message.page_token),
         };
-        let Done::PushConfigs(page) = self.done(call, Ok(Operation::ListPush(request))).await? else {
+        let OperationResult::PushConfigs(page) = self.done(call, Ok(Operation::ListPush(request))).await?
+        else {
             return Err(mixed_up());
         };
         Ok(tonic::Response::new(write::push_configs(page)))
@@ -266,10 +278,10 @@ impl A2aService for Grpc {
     async fn get_extended_agent_card(
         &self,
         request: tonic::Request<proto::GetExtendedAgentCardRequest>,
-    ) -> Answered<proto::AgentCard> {
+    ) -> GrpcResult<proto::AgentCard> {
         let (call, proto::GetExtendedAgentCardRequest { tenant }) = Call::take(request);
-        let routed = wire::Routed { tenant: read::said(tenant) };
-        let Done::Card(card) = self.done(call, Ok(Operation::ExtendedCard(routed))).await? else {
+        let routed = wire::RoutedRequest { tenant: read::said(tenant) };
+        let OperationResult::Card(card) = self.done(call, Ok(Operation::ExtendedCard(routed))).await? else {
             return Err(mixed_up());
         };
         Ok(tonic::Response::new(write::card(&card)))
@@ -278,11 +290,11 @@ impl A2aService for Grpc {
     async fn delete_task_push_notification_config(
         &self,
         request: tonic::Request<proto::DeleteTaskPushNotificationConfigRequest>,
-    ) -> Answered<()> {
+    ) -> GrpcResult<()> {
         let (call, message) = Call::take(request);
         let proto::DeleteTaskPushNotificationConfigRequest { tenant, task_id, id } = message;
         let request = wire::PushRequest { tenant: read::said(tenant), task_id, id };
-        let Done::Nothing = self.done(call, Ok(Operation::DeletePush(request))).await? else {
+        let OperationResult::Nothing = self.done(call, Ok(Operation::DeletePush(request))).await? else {
             return Err(mixed_up());
         };
         Ok(tonic::Response::new(()))

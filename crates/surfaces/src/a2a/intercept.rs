@@ -7,9 +7,9 @@ use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 
 use super::error::{A2aError, Kind};
 use super::negotiate::{EXTENSIONS_HEADER, lists};
-use super::operations::{Asked, Operation};
+use super::operations::{Operation, OperationContext};
 use super::wire::{self, AgentExtension, Role};
-use crate::http::{More, Problem};
+use crate::http::{Problem, ProblemDetails};
 use standfast_engine::settings::{A2aDenial, A2aMessage, A2aResource, MessageRoute, Settings};
 
 /// Lets a request pass, or says why not.
@@ -56,7 +56,7 @@ fn authorize_for(settings: &Settings, headers: &HeaderMap, resource: A2aResource
         A2aDenial::Unauthenticated(detail) => {
             let title = "Authentication required";
             let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", title, detail);
-            problem.with(More { challenges: &["Bearer"], ..More::default() })
+            problem.with(ProblemDetails { challenges: &["Bearer"], ..ProblemDetails::default() })
         }
     })
 }
@@ -73,7 +73,7 @@ pub(super) fn credential(settings: &Settings) -> Option<&'static str> {
 }
 
 /// The reply to a message that gets one without a task.
-pub(super) fn reply(asked: &Asked, said: &wire::Message) -> Option<wire::Message> {
+pub(super) fn reply(asked: &OperationContext, said: &wire::Message) -> Option<wire::Message> {
     let MessageRoute::Reply(text) = route(asked, said) else { return None };
     let entropy = asked.app.engine.clock().entropy();
     let random = |what| BASE64_URL_SAFE_NO_PAD.encode(entropy.draw(what, 0).0);
@@ -91,7 +91,7 @@ pub(super) fn reply(asked: &Asked, said: &wire::Message) -> Option<wire::Message
 }
 
 /// Refuses a context that the interceptor does not accept.
-pub(super) fn refuse_context(asked: &Asked, said: &wire::Message) -> Result<(), A2aError> {
+pub(super) fn refuse_context(asked: &OperationContext, said: &wire::Message) -> Result<(), A2aError> {
     if route(asked, said) == MessageRoute::RefuseContext {
         return Err(A2aError::invalid("message.contextId", "is not accepted by this agent; leave it out"));
     }
@@ -99,11 +99,11 @@ pub(super) fn refuse_context(asked: &Asked, said: &wire::Message) -> Result<(), 
 }
 
 /// Whether a message supersedes what was asked rather than answering it.
-pub(super) fn supersedes(asked: &Asked, said: &wire::Message) -> bool {
+pub(super) fn supersedes(asked: &OperationContext, said: &wire::Message) -> bool {
     route(asked, said) == MessageRoute::Supersede
 }
 
-fn route(asked: &Asked, said: &wire::Message) -> MessageRoute {
+fn route(asked: &OperationContext, said: &wire::Message) -> MessageRoute {
     let settings = asked.app.engine.settings();
     let Some(interceptor) = &settings.a2a_interceptor else { return MessageRoute::Engine };
     let message = A2aMessage {

@@ -12,7 +12,7 @@ use standfast_core::digest;
 
 use super::error::{A2aError, Kind, RpcError};
 use super::negotiate;
-use super::operations::{Done, Operation};
+use super::operations::{Operation, OperationResult};
 use super::stream::{self, Frame};
 use super::wire::Json;
 use crate::http::is_too_deep;
@@ -138,17 +138,17 @@ pub(super) fn members<T: DeserializeOwned>(text: &str) -> Result<T, A2aError> {
 }
 
 /// The answer to a request.
-pub(super) fn answer(id: Json, done: Result<Done, A2aError>) -> Response {
+pub(super) fn answer(id: Json, done: Result<OperationResult, A2aError>) -> Response {
     match done {
-        Ok(Done::Sent(sent)) => result(&id, &sent),
-        Ok(Done::Task(task)) => result(&id, &task),
-        Ok(Done::Tasks(tasks)) => result(&id, &tasks),
-        Ok(Done::Card(card)) => result(&id, &card),
-        Ok(Done::PushConfig(config)) => result(&id, &config),
-        Ok(Done::PushConfigs(configs)) => result(&id, &configs),
-        Ok(Done::Nothing) => result(&id, &()),
-        Ok(Done::Once(event)) => stream::once(None, text(&id, Some(event), None)),
-        Ok(Done::Frames(frames)) => stream::events(*frames, move |frame| event(&id, frame)),
+        Ok(OperationResult::Sent(sent)) => result(&id, &sent),
+        Ok(OperationResult::Task(task)) => result(&id, &task),
+        Ok(OperationResult::Tasks(tasks)) => result(&id, &tasks),
+        Ok(OperationResult::Card(card)) => result(&id, &card),
+        Ok(OperationResult::PushConfig(config)) => result(&id, &config),
+        Ok(OperationResult::PushConfigs(configs)) => result(&id, &configs),
+        Ok(OperationResult::Nothing) => result(&id, &()),
+        Ok(OperationResult::Once(event)) => stream::once(None, text(&id, Some(event), None)),
+        Ok(OperationResult::Frames(frames)) => stream::events(*frames, move |frame| event(&id, frame)),
         Err(error) => refuse(&id, &error),
     }
 }

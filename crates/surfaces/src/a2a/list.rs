@@ -9,10 +9,10 @@ use standfast_core::id::RunId;
 use standfast_core::name::SessionId;
 use standfast_core::run::status;
 use standfast_core::time::Timestamp;
-use standfast_engine::{Listed, RecentRuns};
+use standfast_engine::{ListedRun, RecentRuns};
 
 use super::error::A2aError;
-use super::operations::{Asked, history_length};
+use super::operations::{OperationContext, history_length};
 use super::{map, wire};
 use crate::http::parse_rfc3339;
 
@@ -22,7 +22,7 @@ const PAGE: i32 = 50;
 const PAGE_MAX: i32 = 100;
 
 pub(super) async fn list(
-    asked: &Asked,
+    asked: &OperationContext,
     request: &wire::ListTasksRequest,
 ) -> Result<wire::ListTasksResponse, A2aError> {
     let size = request.page_size.unwrap_or(PAGE);
@@ -52,9 +52,9 @@ pub(super) async fn list(
     }
     let total_size = listed.len();
     let is_behind =
-        |one: &Listed| after.is_none_or(|(at, id)| (one.at(), *one.id().bytes()) < (at, *id.bytes()));
+        |one: &ListedRun| after.is_none_or(|(at, id)| (one.at(), *one.id().bytes()) < (at, *id.bytes()));
     let mut rest = listed.into_iter().filter(is_behind);
-    let page: Vec<Listed> = rest.by_ref().take(size).collect();
+    let page: Vec<ListedRun> = rest.by_ref().take(size).collect();
     let next_page_token = match (page.last(), rest.next()) {
         (Some(last), Some(_)) => token(last),
         (_, _) => String::new(),
@@ -71,20 +71,24 @@ pub(super) async fn list(
 }
 
 /// Whether the phase of a run says all about its state: it does, unless it waits for a sub-run.
-fn is_certain(one: &Listed) -> bool {
+fn is_certain(one: &ListedRun) -> bool {
     match one {
-        Listed::Run(row) => row
+        ListedRun::Run(row) => row
             .run
             .state
             .holds
             .iter()
             .all(|hold| hold.kind != HoldKind::External && hold.kind != HoldKind::Auth),
-        Listed::Quarantined(_) => true,
+        ListedRun::Quarantined(_) => true,
     }
 }
 
-async fn is_in(asked: &Asked, one: &Listed, wanted: Option<wire::TaskState>) -> Result<bool, A2aError> {
-    let Listed::Run(row) = one else { return Ok(true) };
+async fn is_in(
+    asked: &OperationContext,
+    one: &ListedRun,
+    wanted: Option<wire::TaskState>,
+) -> Result<bool, A2aError> {
+    let ListedRun::Run(row) = one else { return Ok(true) };
     let run = row.run.facts.id;
     let about = |error| A2aError::of(Some(run), &error);
     let view = asked.app.engine.run(&asked.who, run).await.map_err(about)?;
@@ -92,7 +96,7 @@ async fn is_in(asked: &Asked, one: &Listed, wanted: Option<wire::TaskState>) -> 
     Ok(Some(map::state(status(&row.run), &below)) == wanted)
 }
 
-fn token(last: &Listed) -> String {
+fn token(last: &ListedRun) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(format!("{}.{}", last.at().0, last.id()))
 }
 

@@ -50,7 +50,7 @@ impl Live {
         Some(Piece { text: delta.text, append: std::mem::replace(&mut self.has_begun, true) })
     }
 
-    /// The try is over. Says whether the reader has words of it.
+    /// The try has ended. Says whether the reader has words of it.
     pub(super) fn end(&mut self) -> bool {
         let had = self.shows;
         *self = Live::default();

@@ -121,7 +121,7 @@ fn part_in(at: usize, part: &wire::Part) -> Result<Part, A2aError> {
 fn part_out(part: &Part) -> wire::Part {
     match part {
         Part::Text(body) => wire::Part::text(body.inline().unwrap_or_default()),
-        Part::Data(body) => body_part(body, Wanted::Data),
+        Part::Data(body) => body_part(body, PartKind::Data),
         Part::File { name, media_type, content } => {
             let content = content.inline().unwrap_or_default().to_owned();
             let is_url = content.contains(':');
@@ -138,15 +138,15 @@ fn part_out(part: &Part) -> wire::Part {
 
 /// What a text becomes: it may have been data.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum PartKind {
     Text,
     Data,
 }
 
-fn body_part(body: &Body, wanted: Wanted) -> wire::Part {
+fn body_part(body: &Body, wanted: PartKind) -> wire::Part {
     let data = |json: &RawJson| wire::Part { data: raw(json), ..wire::Part::default() };
     match body {
-        Body::Text(text) if wanted == Wanted::Text => wire::Part::text(text),
+        Body::Text(text) if wanted == PartKind::Text => wire::Part::text(text),
         Body::Text(text) => data(&RawJson::string(text)),
         Body::Json(json) => data(json),
         Body::Blob(_) => wire::Part::text(""),
@@ -209,7 +209,7 @@ fn said(place: Place<'_>, envelope: &Envelope) -> Option<wire::Message> {
             Some(wire::Message { metadata, extensions, reference_task_ids, ..message })
         }
         Event::ModelReplied(replied) => {
-            let words = replied.reply.text.iter().map(|text| body_part(text, Wanted::Text));
+            let words = replied.reply.text.iter().map(|text| body_part(text, PartKind::Text));
             let parts: Vec<wire::Part> = words.chain(replied.reply.parts.iter().map(part_out)).collect();
             (!parts.is_empty()).then(|| place.agent(id, parts))
         }
@@ -258,7 +258,7 @@ fn said(place: Place<'_>, envelope: &Envelope) -> Option<wire::Message> {
 /// What a person decided, in the form in which clients send it.
 fn decided(resolution: &Resolution, hold_id: String, decided_by: String) -> Option<wire::Part> {
     #[derive(Serialize)]
-    struct Decided<'a> {
+    struct DecisionData<'a> {
         decision: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         modified_input: Option<&'a str>,
@@ -269,7 +269,7 @@ fn decided(resolution: &Resolution, hold_id: String, decided_by: String) -> Opti
         hold_id: String,
         decided_by: String,
     }
-    let plain = |decision| Decided {
+    let plain = |decision| DecisionData {
         decision,
         modified_input: None,
         reason: None,
@@ -280,19 +280,19 @@ fn decided(resolution: &Resolution, hold_id: String, decided_by: String) -> Opti
     let decided = match resolution {
         Resolution::Approve { edited: None } => plain("approve"),
         Resolution::Approve { edited: Some(edited) } => {
-            Decided { modified_input: edited.arguments.inline(), ..plain("modify") }
+            DecisionData { modified_input: edited.arguments.inline(), ..plain("modify") }
         }
-        Resolution::Deny { reason } => Decided { reason: reason.as_deref(), ..plain("deny") },
+        Resolution::Deny { reason } => DecisionData { reason: reason.as_deref(), ..plain("deny") },
         Resolution::Answer { value } => {
-            Decided { answer: body_part(value, Wanted::Data).data, ..plain("answer") }
+            DecisionData { answer: body_part(value, PartKind::Data).data, ..plain("answer") }
         }
-        Resolution::Fail { error } => Decided { reason: error.inline(), ..plain("fail") },
+        Resolution::Fail { error } => DecisionData { reason: error.inline(), ..plain("fail") },
         Resolution::Expire | Resolution::Withdraw | Resolution::Supersede => return None,
     };
     Some(wire::Part::data(&decided))
 }
 
-/// What a run that is over says at last: its result, or why there is none.
+/// What a run that has ended says at last: its result, or why there is none.
 pub(super) fn last_words(place: Place<'_>, events: &[Envelope]) -> Option<wire::Message> {
     let ended = |envelope: &Envelope| {
         let Event::RunEnded(ended) = &envelope.event else { return None };
@@ -302,7 +302,7 @@ pub(super) fn last_words(place: Place<'_>, events: &[Envelope]) -> Option<wire::
     match (ended.outcome, &ended.result, &ended.reason) {
         (Outcome::Completed, Some(result), _) => {
             let id = MessageId { run: place.run, seq: at };
-            Some(place.agent(id, vec![body_part(result, Wanted::Text)]))
+            Some(place.agent(id, vec![body_part(result, PartKind::Text)]))
         }
         (Outcome::Completed, None, _) => last_reply(place, events),
         (Outcome::Failed | Outcome::Canceled | Outcome::Rejected, _, Some(reason)) => {

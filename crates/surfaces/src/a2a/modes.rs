@@ -77,16 +77,16 @@ fn fits(range: &str, media: &str) -> bool {
 
 /// What a client accepts; nothing said means anything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Accepts(Option<Vec<String>>);
+pub(super) struct AcceptedModes(Option<Vec<String>>);
 
-impl Accepts {
+impl AcceptedModes {
     /// As an operation says it.
-    pub(super) fn of(operation: &Operation) -> Accepts {
+    pub(super) fn of(operation: &Operation) -> AcceptedModes {
         let (Operation::Send(request) | Operation::Stream(request)) = operation else {
-            return Accepts::default();
+            return AcceptedModes::default();
         };
         let said = request.configuration.as_ref().and_then(|wanted| wanted.accepted_output_modes.clone());
-        Accepts(said.filter(|modes| !modes.is_empty()))
+        AcceptedModes(said.filter(|modes| !modes.is_empty()))
     }
 
     /// Refuses a client that accepts nothing of what the agent gives.
@@ -174,7 +174,8 @@ mod tests {
 
     #[test]
     fn words_are_always_accepted_and_the_rest_by_its_type() {
-        let only = |modes: &[&str]| Accepts(Some(modes.iter().map(|mode| (*mode).to_owned()).collect()));
+        let only =
+            |modes: &[&str]| AcceptedModes(Some(modes.iter().map(|mode| (*mode).to_owned()).collect()));
         let data = Part::data(&1);
         let file = |media: &str| Part {
             raw: Some("dGNr".into()),
@@ -184,7 +185,7 @@ mod tests {
         assert!(only(&["image/png"]).takes(&Part::text("hello")));
         assert!(only(&["application/json"]).takes(&data) && !only(&["text/plain"]).takes(&data));
         assert!(only(&["image/*"]).takes(&file("image/png")) && !only(&["text"]).takes(&file("image/png")));
-        assert!(Accepts::default().takes(&file("image/png")));
+        assert!(AcceptedModes::default().takes(&file("image/png")));
     }
 
     /// What cannot be accepted at all is refused; one of several is enough.
@@ -192,12 +193,12 @@ mod tests {
     fn a_client_must_accept_something() {
         let settings = Settings::usual();
         let answer = |modes: &[&str]| {
-            let accepts = Accepts(Some(modes.iter().map(|mode| (*mode).to_owned()).collect()));
+            let accepts = AcceptedModes(Some(modes.iter().map(|mode| (*mode).to_owned()).collect()));
             accepts.check(&settings, "ops").map_err(|error| error.kind)
         };
         assert_eq!(answer(&["audio/wav", "application/json"]), Ok(()));
         assert_eq!(answer(&["text"]), Ok(()));
         assert_eq!(answer(&["audio/wav"]), Err(Kind::ContentTypeNotSupported));
-        assert_eq!(Accepts::default().check(&settings, "ops"), Ok(()));
+        assert_eq!(AcceptedModes::default().check(&settings, "ops"), Ok(()));
     }
 }

@@ -13,13 +13,13 @@ use standfast_core::refusal::Refusal;
 use standfast_core::run::{Run, status};
 use standfast_core::time::Millis;
 use standfast_engine::auth::{Principal, Scope};
-use standfast_engine::{EngineError, HoldView, LookedUpRun, Reads, Showing, ShownHold, Snapshot};
+use standfast_engine::{EngineError, HoldView, LookedUpRun, ShownHold, ShownHolds, Snapshot, Views};
 
 use super::error::{A2aError, Kind};
 use super::map::{self, Place};
-use super::modes::Accepts;
-use super::shows::Shows;
-use super::stream::{Closes, Frames, From};
+use super::modes::AcceptedModes;
+use super::shows::AnswerSlip;
+use super::stream::{Frames, StreamEnd, StreamStart};
 use super::{card, intercept, list, push, send, wire};
 use crate::http::{App, Pass};
 
@@ -28,7 +28,7 @@ pub(super) const HISTORY: usize = 100;
 
 /// Who asks what of which agent, and how they reached it.
 #[derive(Clone)]
-pub(super) struct Asked {
+pub(super) struct OperationContext {
     pub(super) app: App,
     pub(super) who: Principal,
     /// What they were let in with.
@@ -45,20 +45,20 @@ pub(super) struct Asked {
     /// What the client got last, when it comes back to a stream.
     pub(super) last_event: Option<String>,
     /// The media types that the client accepts.
-    pub(super) accepts: Accepts,
+    pub(super) accepts: AcceptedModes,
     /// How long somebody who does not want to wait waits all the same: not at all in 1.0 (C33).
     pub(super) lingers: Millis,
     /// What the answer shows.
-    pub(super) shows: Shows,
+    pub(super) shows: AnswerSlip,
     /// Whether the message has no id of its own: it is known by the bytes of its request.
     pub(super) is_unnamed: bool,
     /// How much of what a task asks is shown at once.
-    pub(super) asks: Asks,
+    pub(super) asks: QuestionPaging,
 }
 
 /// How much of what a task asks is shown at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asks {
+pub(super) enum QuestionPaging {
     /// All of it.
     Everything,
     /// One hold after the other: the loops of the older dialect know no ids (C26).
@@ -74,15 +74,15 @@ pub(super) enum Operation {
     List(wire::ListTasksRequest),
     Cancel(wire::TaskRequest),
     Subscribe(wire::TaskRequest),
-    ExtendedCard(wire::Routed),
+    ExtendedCard(wire::RoutedRequest),
     CreatePush(Box<wire::TaskPushNotificationConfig>),
     GetPush(wire::PushRequest),
     ListPush(wire::ListPushRequest),
     DeletePush(wire::PushRequest),
 }
 
-/// What an operation came to.
-pub(super) enum Done {
+/// The result of an operation.
+pub(super) enum OperationResult {
     Sent(Box<wire::SendMessageResponse>),
     Task(Box<wire::Task>),
     Tasks(wire::ListTasksResponse),
@@ -114,34 +114,39 @@ impl Operation {
 }
 
 /// Does what is asked.
-pub(super) async fn perform(asked: Asked, operation: Operation) -> Result<Done, A2aError> {
+pub(super) async fn perform(
+    asked: OperationContext,
+    operation: Operation,
+) -> Result<OperationResult, A2aError> {
     match operation {
         Operation::Send(request) => {
             send::check(&asked, &request)?;
             if let Some(message) = intercept::reply(&asked, &request.message) {
-                return Ok(Done::Sent(Box::new(wire::SendMessageResponse::Message(Box::new(message)))));
+                return Ok(OperationResult::Sent(Box::new(wire::SendMessageResponse::Message(Box::new(
+                    message,
+                )))));
             }
             let task = send::send(&asked, &request).await?;
-            Ok(Done::Sent(Box::new(wire::SendMessageResponse::Task(Box::new(task)))))
+            Ok(OperationResult::Sent(Box::new(wire::SendMessageResponse::Task(Box::new(task)))))
         }
         Operation::Stream(request) => {
             asked.may_stream()?;
             send::check(&asked, &request)?;
             if let Some(message) = intercept::reply(&asked, &request.message) {
-                return Ok(Done::Once(Box::new(wire::StreamResponse::Message(Box::new(message)))));
+                return Ok(OperationResult::Once(Box::new(wire::StreamResponse::Message(Box::new(message)))));
             }
             let frames = send::stream(&asked, &request).await?;
-            Ok(Done::Frames(Box::new(frames)))
+            Ok(OperationResult::Frames(Box::new(frames)))
         }
         Operation::Get(request) => {
             asked.may_read()?;
             let shown = history_length(request.history_length)?.unwrap_or(HISTORY);
             let task = asked.task(task_id(&request.id)?, shown).await?;
-            Ok(Done::Task(Box::new(task)))
+            Ok(OperationResult::Task(Box::new(task)))
         }
         Operation::List(request) => {
             asked.may_read()?;
-            list::list(&asked, &request).await.map(Done::Tasks)
+            list::list(&asked, &request).await.map(OperationResult::Tasks)
         }
         Operation::Cancel(request) => {
             let run = task_id(&request.id)?;
@@ -158,7 +163,7 @@ pub(super) async fn perform(asked: Asked, operation: Operation) -> Result<Done, 
                 }
                 Err(error) => return Err(A2aError::of(Some(run), &error)),
             }
-            asked.task(run, HISTORY).await.map(|task| Done::Task(Box::new(task)))
+            asked.task(run, HISTORY).await.map(|task| OperationResult::Task(Box::new(task)))
         }
         Operation::Subscribe(request) => {
             asked.may_read()?;
@@ -166,24 +171,26 @@ pub(super) async fn perform(asked: Asked, operation: Operation) -> Result<Done, 
             let run = task_id(&request.id)?;
             asked.find(run).await?;
             let from = match &asked.last_event {
-                Some(id) => From::parse(id)?,
-                None => From::Now,
+                Some(id) => StreamStart::parse(id)?,
+                None => StreamStart::Now,
             };
-            let frames = Frames::open(&asked, run, from, Closes::AtTheEnd).await?;
-            Ok(Done::Frames(Box::new(frames)))
+            let frames = Frames::open(&asked, run, from, StreamEnd::AtTheEnd).await?;
+            Ok(OperationResult::Frames(Box::new(frames)))
         }
         Operation::ExtendedCard(_) => {
             asked.may_read()?;
-            card::extended(&asked).map(|card| Done::Card(Box::new(card)))
+            card::extended(&asked).map(|card| OperationResult::Card(Box::new(card)))
         }
         Operation::CreatePush(config) => {
-            push::create(&asked, &config).await.map(|config| Done::PushConfig(Box::new(config)))
+            push::create(&asked, &config).await.map(|config| OperationResult::PushConfig(Box::new(config)))
         }
         Operation::GetPush(request) => {
-            push::get(&asked, &request).await.map(|config| Done::PushConfig(Box::new(config)))
+            push::get(&asked, &request).await.map(|config| OperationResult::PushConfig(Box::new(config)))
         }
-        Operation::ListPush(request) => push::list(&asked, &request).await.map(Done::PushConfigs),
-        Operation::DeletePush(request) => push::delete(&asked, &request).await.map(|()| Done::Nothing),
+        Operation::ListPush(request) => push::list(&asked, &request).await.map(OperationResult::PushConfigs),
+        Operation::DeletePush(request) => {
+            push::delete(&asked, &request).await.map(|()| OperationResult::Nothing)
+        }
     }
 }
 
@@ -201,7 +208,7 @@ pub(super) fn history_length(wanted: Option<i32>) -> Result<Option<usize>, A2aEr
     wanted.map(usize::try_from).transpose().map_err(wrong)
 }
 
-impl Asked {
+impl OperationContext {
     /// Reads that come as POST are not refused at the door.
     pub(super) fn may_read(&self) -> Result<(), A2aError> {
         if self.who.has(Scope::RunsRead) {
@@ -253,7 +260,7 @@ impl Asked {
         self.shown_task(self.seen(run).await?, history).await
     }
 
-    /// A task as soon as it needs somebody or is over, or when this long has passed.
+    /// A task as soon as it needs somebody or ends, or when this long has passed.
     pub(super) async fn settled_task(
         &self,
         run: RunId,
@@ -276,7 +283,8 @@ impl Asked {
         let reads = self.app.engine.reads();
         let (run, log) = (snapshot.run(), snapshot.log().await.map_err(|error| about(error.into()))?);
         let holds_below = reads.holds_below(run).await.map_err(about)?;
-        let asked = asks_in(reads, &self.who, Some(&snapshot), run, &holds_below).await.map_err(about)?;
+        let asked =
+            asks_in(reads.views(), &self.who, Some(&snapshot), run, &holds_below).await.map_err(about)?;
         let (asked, showing) = self.one_answer(run, asked);
         let below: Vec<HoldKind> = holds_below.iter().map(|(_, kind)| *kind).collect();
         let question = map::prompt(Place::of(run), &asked);
@@ -291,32 +299,32 @@ impl Asked {
         &self,
         run: &Run,
         below: &[(HoldId, HoldKind)],
-    ) -> Result<(Vec<HoldView>, Showing), A2aError> {
-        let asked = asks(self.app.engine.reads(), &self.who, run, below).await;
+    ) -> Result<(Vec<HoldView>, ShownHolds), A2aError> {
+        let asked = asks(self.app.engine.reads().views(), &self.who, run, below).await;
         let asked = asked.map_err(|error| A2aError::of(Some(run.facts.id), &error))?;
         Ok(self.one_answer(run, asked))
     }
 
-    fn one_answer(&self, run: &Run, mut asked: Vec<HoldView>) -> (Vec<HoldView>, Showing) {
+    fn one_answer(&self, run: &Run, mut asked: Vec<HoldView>) -> (Vec<HoldView>, ShownHolds) {
         match self.asks {
-            Asks::Everything => {}
-            Asks::OneByOne => asked.truncate(1),
+            QuestionPaging::Everything => {}
+            QuestionPaging::OneByOne => asked.truncate(1),
         }
-        let showing = Showing { run: run.facts.id, holds: asked.iter().map(ShownHold::from).collect() };
+        let showing = ShownHolds { run: run.facts.id, holds: asked.iter().map(ShownHold::from).collect() };
         (asked, showing)
     }
 }
 
 /// What a run and its sub-runs ask somebody, in the order of its calls.
 pub(super) async fn asks(
-    reads: &Reads,
+    views: &Views,
     who: &Principal,
     run: &Run,
     below: &[(HoldId, HoldKind)],
 ) -> Result<Vec<HoldView>, EngineError> {
     let asks_itself = run.state.holds.iter().any(|hold| map::listed(hold.kind));
     let snapshot = if asks_itself && run.outcome().is_none() {
-        match reads.snapshot(who, run.facts.id).await {
+        match views.snapshot(who, run.facts.id).await {
             Ok(snapshot) => Some(snapshot),
             Err(EngineError::NotFound) => None,
             Err(error) => return Err(error),
@@ -324,12 +332,12 @@ pub(super) async fn asks(
     } else {
         None
     };
-    asks_in(reads, who, snapshot.as_ref(), run, below).await
+    asks_in(views, who, snapshot.as_ref(), run, below).await
 }
 
 /// The same, by what was read of the run; none when the caller may not see it.
 pub(super) async fn asks_in(
-    reads: &Reads,
+    views: &Views,
     who: &Principal,
     snapshot: Option<&Snapshot>,
     run: &Run,
@@ -341,22 +349,22 @@ pub(super) async fn asks_in(
     let mut own: Vec<(HoldId, HoldKind)> =
         run.state.holds.iter().map(|hold| (HoldId { run: run.facts.id, key: hold.key }, hold.kind)).collect();
     own.sort_by_key(|(id, _)| id.key.call);
-    let mut views = Vec::new();
+    let mut found = Vec::new();
     for (id, kind) in own.iter().chain(below) {
         if !map::listed(*kind) {
             continue;
         }
         let view = match snapshot {
-            Some(snapshot) if snapshot.id() == id.run => reads.hold_view(who, snapshot, *id).await,
+            Some(snapshot) if snapshot.id() == id.run => views.hold_view(who, snapshot, *id).await,
             None if id.run == run.facts.id => continue,
-            Some(_) | None => reads.hold(who, *id).await,
+            Some(_) | None => views.hold(who, *id).await,
         };
         match view {
-            Ok(view) => views.push(view),
+            Ok(view) => found.push(view),
             // Decided or not theirs to see: then it asks them nothing.
             Err(EngineError::NotFound) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(views)
+    Ok(found)
 }

@@ -18,12 +18,12 @@ pub(super) struct Progress {
     id: RunId,
     run: Option<Run>,
     events: Vec<Envelope>,
-    shown: Option<Shown>,
+    shown: Option<ReportedState>,
 }
 
 /// What a reader was told last.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Shown {
+struct ReportedState {
     state: TaskState,
     asked: Vec<(HoldKey, u32)>,
 }
@@ -36,12 +36,12 @@ pub(super) struct Change {
     /// Where the task stands now.
     pub(super) state: TaskState,
     /// What it says; a question is asked by whoever can look at the holds.
-    pub(super) says: Says,
+    pub(super) says: StatusText,
 }
 
 /// What a task says about where it stands.
 #[derive(Debug)]
-pub(super) enum Says {
+pub(super) enum StatusText {
     Nothing,
     /// What its open holds ask.
     Question,
@@ -91,7 +91,7 @@ impl Progress {
             listed.map(|hold| (hold.key, hold.revision)).collect()
         };
         let asks = !asked.is_empty() || matches!(state, TaskState::InputRequired | TaskState::AuthRequired);
-        let now = Shown { state, asked };
+        let now = ReportedState { state, asked };
         if self.shown.as_ref() == Some(&now) && !(spoke && state == TaskState::Working) {
             return None;
         }
@@ -110,9 +110,9 @@ impl Progress {
             None
         };
         let says = match message {
-            Some(message) => Says::Message(Box::new(message)),
-            None if asks => Says::Question,
-            None => Says::Nothing,
+            Some(message) => StatusText::Message(Box::new(message)),
+            None if asks => StatusText::Question,
+            None => StatusText::Nothing,
         };
         Some(Change { seq, state, says })
     }

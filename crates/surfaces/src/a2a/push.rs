@@ -22,8 +22,8 @@ use super::card::{VERSION, can_push};
 use super::error::{A2aError, Kind};
 use super::map::{self, Place};
 use super::negotiate::{A2A_JSON, JSON, V03};
-use super::operations::{Asked, HISTORY, asks, task_id};
-use super::progress::{Progress, Says};
+use super::operations::{HISTORY, OperationContext, asks, task_id};
+use super::progress::{Progress, StatusText};
 use super::wire::{
     AuthenticationInfo, ListPushRequest, PushConfigs, PushRequest, Secret, StreamResponse, Task,
     TaskPushNotificationConfig, TaskStatusUpdateEvent,
@@ -60,9 +60,9 @@ struct Secrets {
     credentials: Option<String>,
 }
 
-/// `CreateTaskPushNotificationConfig`: also on a task that is over. The same id again replaces what it named.
+/// `CreateTaskPushNotificationConfig`: also on a task that has ended. The same id again replaces what it named.
 pub(super) async fn create(
-    asked: &Asked,
+    asked: &OperationContext,
     config: &TaskPushNotificationConfig,
 ) -> Result<TaskPushNotificationConfig, A2aError> {
     let run = run_of(asked, config.task_id.as_deref()).await?;
@@ -80,7 +80,7 @@ pub(super) async fn create(
 
 /// `GetTaskPushNotificationConfig`.
 pub(super) async fn get(
-    asked: &Asked,
+    asked: &OperationContext,
     request: &PushRequest,
 ) -> Result<TaskPushNotificationConfig, A2aError> {
     let run = run_of(asked, Some(&request.task_id)).await?;
@@ -92,7 +92,10 @@ pub(super) async fn get(
 }
 
 /// `ListTaskPushNotificationConfigs`: there are few, so a page token is a number of those before it.
-pub(super) async fn list(asked: &Asked, request: &ListPushRequest) -> Result<PushConfigs, A2aError> {
+pub(super) async fn list(
+    asked: &OperationContext,
+    request: &ListPushRequest,
+) -> Result<PushConfigs, A2aError> {
     let run = run_of(asked, Some(&request.task_id)).await?;
     let wrong = |_| A2aError::invalid("pageToken", "was not issued by this server");
     let token = request.page_token.as_deref().filter(|token| !token.is_empty());
@@ -110,20 +113,20 @@ pub(super) async fn list(asked: &Asked, request: &ListPushRequest) -> Result<Pus
 }
 
 /// `DeleteTaskPushNotificationConfig`: once more changes nothing.
-pub(super) async fn delete(asked: &Asked, request: &PushRequest) -> Result<(), A2aError> {
+pub(super) async fn delete(asked: &OperationContext, request: &PushRequest) -> Result<(), A2aError> {
     let run = run_of(asked, Some(&request.task_id)).await?;
     let forgotten =
         asked.app.engine.callbacks().forget_callback(&asked.who, run, Push::NAME, &request.id).await;
     forgotten.map_err(|error| refused(Some(run), &error))
 }
 
-async fn all(asked: &Asked, run: RunId) -> Result<Vec<CallbackView>, A2aError> {
+async fn all(asked: &OperationContext, run: RunId) -> Result<Vec<CallbackView>, A2aError> {
     let found = asked.app.engine.callbacks().list(&asked.who, run, Push::NAME).await;
     found.map_err(|error| refused(Some(run), &error))
 }
 
 /// The task that is meant, if the caller may see it.
-async fn run_of(asked: &Asked, task: Option<&str>) -> Result<RunId, A2aError> {
+async fn run_of(asked: &OperationContext, task: Option<&str>) -> Result<RunId, A2aError> {
     supported(asked)?;
     let task = task.filter(|task| !task.is_empty());
     let run = task_id(task.ok_or_else(|| A2aError::invalid("taskId", "is empty; name the task"))?)?;
@@ -131,7 +134,7 @@ async fn run_of(asked: &Asked, task: Option<&str>) -> Result<RunId, A2aError> {
     Ok(run)
 }
 
-fn supported(asked: &Asked) -> Result<(), A2aError> {
+fn supported(asked: &OperationContext) -> Result<(), A2aError> {
     if can_push(&asked.app.engine.settings()) { Ok(()) } else { Err(not_supported()) }
 }
 
@@ -141,7 +144,10 @@ fn not_supported() -> A2aError {
 }
 
 /// A configuration as the engine keeps it.
-pub(super) fn callback(asked: &Asked, config: &TaskPushNotificationConfig) -> Result<Callback, A2aError> {
+pub(super) fn callback(
+    asked: &OperationContext,
+    config: &TaskPushNotificationConfig,
+) -> Result<Callback, A2aError> {
     supported(asked)?;
     if config.url.is_empty() {
         return Err(A2aError::invalid("url", "is empty; name the URL to notify"));
@@ -307,23 +313,24 @@ fn body(version: Version, frame: &StreamResponse) -> String {
 /// The frames of a task's log whose append ends with that event or a later one. Their numbers count from the beginning of
 /// the log, so they are the same whenever and wherever they are made.
 async fn frames(reading: FrameSource<'_>) -> Result<Vec<Frame>, EngineError> {
-    let FrameSource { reads, who, receiver, run, named_for, from } = reading;
+    let FrameSource { views, who, receiver, run, named_for, from } = reading;
     let Some(version) = version_of(receiver) else { return Ok(Vec::new()) };
     if named_for != run {
         return asked_below(reading, version).await;
     }
     let (mut frames, mut number, mut progress) = (Vec::new(), 0, Progress::of(run));
-    for (index, append) in reads.appends(run, Seq(0)).await?.into_iter().enumerate() {
+    for (index, append) in views.appends(run, Seq(0)).await?.into_iter().enumerate() {
         let last = append.last().map_or(Seq(0), |event| event.seq);
         let change = progress.take(append, &[]);
         let Some(now) = progress.run() else { continue };
         let is_wanted = last >= from;
-        let question =
-            if is_wanted && change.as_ref().is_some_and(|change| matches!(change.says, Says::Question)) {
-                map::prompt(Place::of(now), &asks(reads, who, now, &[]).await?)
-            } else {
-                None
-            };
+        let question = if is_wanted
+            && change.as_ref().is_some_and(|change| matches!(change.says, StatusText::Question))
+        {
+            map::prompt(Place::of(now), &asks(views, who, now, &[]).await?)
+        } else {
+            None
+        };
         let told = match (index, version, change) {
             (0, _, _) | (_, Version::ZeroThree, Some(_)) => {
                 let mut task = map::task(now, &[], progress.events(), question);
@@ -345,8 +352,8 @@ async fn frames(reading: FrameSource<'_>) -> Result<Vec<Frame>, EngineError> {
 
 /// What a task asks because a run below it does: told as long as it is asked. It stands in no place of the task's own log.
 async fn asked_below(reading: FrameSource<'_>, version: Version) -> Result<Vec<Frame>, EngineError> {
-    let FrameSource { reads, who, receiver: _, run, named_for, from } = reading;
-    let view = match reads.run(who, named_for).await {
+    let FrameSource { views, who, receiver: _, run, named_for, from } = reading;
+    let view = match views.run(who, named_for).await {
         Ok(view) => view,
         Err(EngineError::NotFound) => return Ok(Vec::new()),
         Err(error) => return Err(error),
@@ -355,9 +362,9 @@ async fn asked_below(reading: FrameSource<'_>, version: Version) -> Result<Vec<F
     if view.run.outcome().is_some() || !view.holds_below.iter().any(|(hold, _)| hold.run == run) {
         return Ok(Vec::new());
     }
-    let question = map::prompt(Place::of(&view.run), &asks(reads, who, &view.run, &view.holds_below).await?);
+    let question = map::prompt(Place::of(&view.run), &asks(views, who, &view.run, &view.holds_below).await?);
     let below: Vec<HoldKind> = view.holds_below.iter().map(|(_, kind)| *kind).collect();
-    let log = reads.appends(named_for, Seq(0)).await?.concat();
+    let log = views.appends(named_for, Seq(0)).await?.concat();
     let mut task = map::task(&view.run, &below, &log, question);
     map::shorten(&mut task, HISTORY);
     let told = match version {

@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 
 use super::error::{A2aError, Kind};
 use super::jsonrpc::members;
-use super::operations::{Done, Operation};
+use super::operations::{Operation, OperationResult};
 use super::stream;
 use super::wire::{
-    GetTaskRequest, ListPushRequest, ListTasksRequest, PushRequest, Routed, SendMessageRequest,
+    GetTaskRequest, ListPushRequest, ListTasksRequest, PushRequest, RoutedRequest, SendMessageRequest,
     TaskPushNotificationConfig, TaskRequest, task_state,
 };
 use crate::http::is_too_deep;
@@ -25,12 +25,12 @@ pub(super) struct Target {
     pub(super) agent: Option<String>,
     /// The routing value in front of the operation's path.
     pub(super) tenant: Option<String>,
-    pub(super) what: What,
+    pub(super) what: PathTarget,
 }
 
 /// What is at a path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum PathTarget {
     /// JSON-RPC.
     Rpc,
     /// The public card.
@@ -67,12 +67,12 @@ pub(super) fn target(path: &str) -> Target {
         rest => (None, rest),
     };
     let (tenant, what) = match rest {
-        [] => (None, What::Rpc),
-        [".well-known", "agent-card.json"] => (None, What::Card),
+        [] => (None, PathTarget::Rpc),
+        [".well-known", "agent-card.json"] => (None, PathTarget::Card),
         [first, behind @ ..] => match (operation_path(rest), operation_path(behind)) {
-            (Some(path), _) => (None, What::Operation(path)),
-            (None, Some(path)) => (Some((*first).to_owned()), What::Operation(path)),
-            (None, None) => (None, What::Nothing),
+            (Some(path), _) => (None, PathTarget::Operation(path)),
+            (None, Some(path)) => (Some((*first).to_owned()), PathTarget::Operation(path)),
+            (None, None) => (None, PathTarget::Nothing),
         },
     };
     Target { agent, tenant, what }
@@ -136,7 +136,7 @@ pub(super) fn read(path: Path, method: &Method, uri: &Uri, body: &[u8]) -> Resul
         (Path::Subscribe(id), &Method::POST | &Method::GET) => {
             about_task(id, tenant(), body).map(Operation::Subscribe)
         }
-        (Path::ExtendedCard, &Method::GET) => Ok(Operation::ExtendedCard(Routed { tenant: tenant() })),
+        (Path::ExtendedCard, &Method::GET) => Ok(Operation::ExtendedCard(RoutedRequest { tenant: tenant() })),
         (Path::PushConfigs(task), &Method::POST) => {
             let config: TaskPushNotificationConfig = object(body)?;
             let tenant = config.tenant.clone().or_else(tenant);
@@ -165,11 +165,11 @@ pub(super) fn read(path: Path, method: &Method, uri: &Uri, body: &[u8]) -> Resul
 fn about_task(id: String, tenant: Option<String>, body: &[u8]) -> Result<TaskRequest, A2aError> {
     #[derive(serde::Deserialize, Default)]
     #[serde(default)]
-    struct Rest {
+    struct RequestMembers {
         tenant: Option<String>,
         metadata: Option<super::wire::Object>,
     }
-    let rest: Rest = if body.is_empty() { Rest::default() } else { object(body)? };
+    let rest: RequestMembers = if body.is_empty() { RequestMembers::default() } else { object(body)? };
     Ok(TaskRequest { tenant: rest.tenant.or(tenant), id, metadata: rest.metadata })
 }
 
@@ -242,17 +242,19 @@ impl Arguments {
 }
 
 /// The answer to a request, in this media type.
-pub(super) fn answer(media: &'static str, done: Result<Done, A2aError>) -> Response {
+pub(super) fn answer(media: &'static str, done: Result<OperationResult, A2aError>) -> Response {
     match done {
-        Ok(Done::Sent(sent)) => result(media, &sent),
-        Ok(Done::Task(task)) => result(media, &task),
-        Ok(Done::Tasks(tasks)) => result(media, &tasks),
-        Ok(Done::Card(card)) => result(media, &card),
-        Ok(Done::PushConfig(config)) => result(media, &config),
-        Ok(Done::PushConfigs(configs)) => result(media, &configs),
-        Ok(Done::Nothing) => result(media, &serde_json::Map::new()),
-        Ok(Done::Once(event)) => stream::once(None, serde_json::to_string(&event).unwrap_or_default()),
-        Ok(Done::Frames(frames)) => stream::events(*frames, |frame| {
+        Ok(OperationResult::Sent(sent)) => result(media, &sent),
+        Ok(OperationResult::Task(task)) => result(media, &task),
+        Ok(OperationResult::Tasks(tasks)) => result(media, &tasks),
+        Ok(OperationResult::Card(card)) => result(media, &card),
+        Ok(OperationResult::PushConfig(config)) => result(media, &config),
+        Ok(OperationResult::PushConfigs(configs)) => result(media, &configs),
+        Ok(OperationResult::Nothing) => result(media, &serde_json::Map::new()),
+        Ok(OperationResult::Once(event)) => {
+            stream::once(None, serde_json::to_string(&event).unwrap_or_default())
+        }
+        Ok(OperationResult::Frames(frames)) => stream::events(*frames, |frame| {
             let text = match &frame.body {
                 Ok(body) => serde_json::to_string(body),
                 Err(error) => serde_json::to_string(&error.rest()),
@@ -289,31 +291,36 @@ mod tests {
     fn paths_lead_to_operations() {
         let id = || "run_1".to_owned();
         for (path, agent, tenant, what) in [
-            ("/", None, None, What::Rpc),
-            ("/v1/agents/ops", Some("ops"), None, What::Rpc),
-            ("/v1/agents/ops/", Some("ops"), None, What::Rpc),
-            ("/v1/agents/my%20ops", Some("my ops"), None, What::Rpc),
-            ("/.well-known/agent-card.json", None, None, What::Card),
-            ("/v1/agents/ops/.well-known/agent-card.json", Some("ops"), None, What::Card),
-            ("/v1/agents/ops/message:send", Some("ops"), None, What::Operation(Path::Send)),
-            ("/message:stream", None, None, What::Operation(Path::Stream)),
-            ("/ops/message:send", None, Some("ops"), What::Operation(Path::Send)),
-            ("/v1/agents/ops/ops/tasks", Some("ops"), Some("ops"), What::Operation(Path::Tasks)),
-            ("/tasks/run_1", None, None, What::Operation(Path::Task(id()))),
-            ("/tasks/run_1:cancel", None, None, What::Operation(Path::Cancel(id()))),
-            ("/tasks/run_1%3Asubscribe", None, None, What::Operation(Path::Subscribe(id()))),
-            ("/ops/tasks/run_1", None, Some("ops"), What::Operation(Path::Task(id()))),
-            ("/tasks/run_1:other", None, None, What::Nothing),
-            ("/tasks/run_1/pushNotificationConfigs", None, None, What::Operation(Path::PushConfigs(id()))),
+            ("/", None, None, PathTarget::Rpc),
+            ("/v1/agents/ops", Some("ops"), None, PathTarget::Rpc),
+            ("/v1/agents/ops/", Some("ops"), None, PathTarget::Rpc),
+            ("/v1/agents/my%20ops", Some("my ops"), None, PathTarget::Rpc),
+            ("/.well-known/agent-card.json", None, None, PathTarget::Card),
+            ("/v1/agents/ops/.well-known/agent-card.json", Some("ops"), None, PathTarget::Card),
+            ("/v1/agents/ops/message:send", Some("ops"), None, PathTarget::Operation(Path::Send)),
+            ("/message:stream", None, None, PathTarget::Operation(Path::Stream)),
+            ("/ops/message:send", None, Some("ops"), PathTarget::Operation(Path::Send)),
+            ("/v1/agents/ops/ops/tasks", Some("ops"), Some("ops"), PathTarget::Operation(Path::Tasks)),
+            ("/tasks/run_1", None, None, PathTarget::Operation(Path::Task(id()))),
+            ("/tasks/run_1:cancel", None, None, PathTarget::Operation(Path::Cancel(id()))),
+            ("/tasks/run_1%3Asubscribe", None, None, PathTarget::Operation(Path::Subscribe(id()))),
+            ("/ops/tasks/run_1", None, Some("ops"), PathTarget::Operation(Path::Task(id()))),
+            ("/tasks/run_1:other", None, None, PathTarget::Nothing),
+            (
+                "/tasks/run_1/pushNotificationConfigs",
+                None,
+                None,
+                PathTarget::Operation(Path::PushConfigs(id())),
+            ),
             (
                 "/tasks/run_1/pushNotificationConfigs/c",
                 None,
                 None,
-                What::Operation(Path::PushConfig(id(), "c".into())),
+                PathTarget::Operation(Path::PushConfig(id(), "c".into())),
             ),
-            ("/extendedAgentCard", None, None, What::Operation(Path::ExtendedCard)),
-            ("/v1/agents/ops/nothing", Some("ops"), None, What::Nothing),
-            ("/v1/agents", None, None, What::Nothing),
+            ("/extendedAgentCard", None, None, PathTarget::Operation(Path::ExtendedCard)),
+            ("/v1/agents/ops/nothing", Some("ops"), None, PathTarget::Nothing),
+            ("/v1/agents", None, None, PathTarget::Nothing),
         ] {
             let expected =
                 Target { agent: agent.map(str::to_owned), tenant: tenant.map(str::to_owned), what };

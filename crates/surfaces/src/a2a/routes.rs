@@ -17,11 +17,11 @@ use standfast_engine::auth::Principal;
 use standfast_engine::settings::{CardReaders, Settings};
 
 use super::error::{A2aError, Kind};
-use super::modes::Accepts;
+use super::modes::AcceptedModes;
 use super::negotiate::{self, EXTENSIONS_HEADER, Version};
-use super::operations::{Asked, Asks, Operation, perform};
-use super::rest::{self, Target, What};
-use super::shows::Shows;
+use super::operations::{Operation, OperationContext, QuestionPaging, perform};
+use super::rest::{self, PathTarget, Target};
+use super::shows::AnswerSlip;
 use super::v03::{self, Taken};
 use super::{card, grpc, intercept, jsonrpc};
 use crate::http::{App, Pass, Problem, body_bytes, http_date, idempotency_key, keep_advice, site};
@@ -56,14 +56,14 @@ pub fn routes(app: &App) -> Router<App> {
 
 /// Answers, and has noted what the answer showed once it is written.
 async fn handle(State(app): State<App>, mut request: Request) -> Response {
-    let shows = Shows::put(request.extensions_mut());
+    let shows = AnswerSlip::put(request.extensions_mut());
     let who = request.extensions().get::<Principal>().cloned();
     let response = answer(app.clone(), request).await;
     shows.noted(&app, who, response)
 }
 
 async fn answer(app: App, request: Request) -> Response {
-    let is_card = rest::target(request.uri().path()).what == What::Card;
+    let is_card = rest::target(request.uri().path()).what == PathTarget::Card;
     if let Err(problem) = intercept::authorize(&app.engine.settings(), request.headers())
         && !is_card
     {
@@ -77,13 +77,13 @@ async fn answer(app: App, request: Request) -> Response {
     let headers = request.headers().clone();
     let activated = negotiate::extensions(&headers);
     let mut response = match target.what {
-        What::Card => self::card(&app, &target, &request),
-        What::Rpc => rpc(app, target, request).await,
-        What::Operation(_) => {
+        PathTarget::Card => self::card(&app, &target, &request),
+        PathTarget::Rpc => rpc(app, target, request).await,
+        PathTarget::Operation(_) => {
             let media = negotiate::answer_type(&headers);
             rest(app, target, request).await.unwrap_or_else(|error| rest::refuse(media, &error))
         }
-        What::Nothing => {
+        PathTarget::Nothing => {
             let message = format!("there is nothing at {}", request.uri().path());
             rest::refuse(negotiate::JSON, &A2aError::new(Kind::MethodNotFound, message))
         }
@@ -134,7 +134,7 @@ async fn rest(app: App, mut target: Target, request: Request) -> Result<Response
     if !bytes.is_empty() {
         negotiate::content_type(&headers)?;
     }
-    let What::Operation(path) = std::mem::replace(&mut target.what, What::Nothing) else {
+    let PathTarget::Operation(path) = std::mem::replace(&mut target.what, PathTarget::Nothing) else {
         return Err(A2aError::new(Kind::MethodNotFound, "there is no such operation"));
     };
     let operation = rest::read(path, &method, &uri, &bytes)?;
@@ -147,7 +147,7 @@ async fn rest(app: App, mut target: Target, request: Request) -> Result<Response
 pub(super) struct Caller {
     who: Principal,
     pass: Pass,
-    shows: Shows,
+    shows: AnswerSlip,
 }
 
 impl Caller {
@@ -155,7 +155,7 @@ impl Caller {
     pub(super) fn of(extensions: &Extensions) -> Option<Caller> {
         let who = extensions.get::<Principal>()?.clone();
         let pass = extensions.get::<Pass>().cloned().unwrap_or_default();
-        Some(Caller { who, pass, shows: Shows::of(extensions) })
+        Some(Caller { who, pass, shows: AnswerSlip::of(extensions) })
     }
 }
 
@@ -167,7 +167,7 @@ pub(super) fn asked(
     target: &Target,
     operation: &Operation,
     digest: digest::Digest,
-) -> Result<Asked, A2aError> {
+) -> Result<OperationContext, A2aError> {
     let unknown = || A2aError::new(Kind::Unauthenticated, "the caller is not authenticated");
     let key = idempotency_key(headers).map_err(|problem| A2aError::from(&problem))?;
     let settings = app.engine.settings();
@@ -175,7 +175,7 @@ pub(super) fn asked(
     let tenant = [target.tenant.as_deref(), operation.tenant()];
     let agent = agent(&settings, target.agent.as_deref(), tenant)?;
     let Caller { who, pass, shows } = caller.ok_or_else(unknown)?;
-    Ok(Asked {
+    Ok(OperationContext {
         app: app.clone(),
         who,
         pass,
@@ -185,11 +185,11 @@ pub(super) fn asked(
         key: key.or_else(|| key_in(operation)),
         digest,
         last_event: headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned),
-        accepts: Accepts::of(operation),
+        accepts: AcceptedModes::of(operation),
         lingers: Millis(0),
         shows,
         is_unnamed: false,
-        asks: Asks::Everything,
+        asks: QuestionPaging::Everything,
     })
 }
 
@@ -277,8 +277,8 @@ pub async fn problems_as_errors(request: Request, next: Next) -> Response {
     let is_grpc = request.uri().path().starts_with(grpc::PATH);
     let target = rest::target(request.uri().path());
     let is_ours = match (&target.what, &target.agent) {
-        (What::Rpc, None) => request.method() == Method::POST && request.uri().path() == "/",
-        (What::Nothing, None) => is_grpc,
+        (PathTarget::Rpc, None) => request.method() == Method::POST && request.uri().path() == "/",
+        (PathTarget::Nothing, None) => is_grpc,
         (_, _) => true,
     };
     let is_older = v03::is_addressed(request.uri().path());
@@ -291,8 +291,10 @@ pub async fn problems_as_errors(request: Request, next: Next) -> Response {
     }
     let mut told = match (is_older, target.what) {
         (true, _) => v03::refuse(&error),
-        (false, What::Rpc) => jsonrpc::refuse(&jsonrpc::null(), &error),
-        (false, What::Card | What::Operation(_) | What::Nothing) => rest::refuse(media, &error),
+        (false, PathTarget::Rpc) => jsonrpc::refuse(&jsonrpc::null(), &error),
+        (false, PathTarget::Card | PathTarget::Operation(_) | PathTarget::Nothing) => {
+            rest::refuse(media, &error)
+        }
     };
     *told.status_mut() = response.status();
     keep_advice(response.headers(), told.headers_mut());

@@ -17,25 +17,25 @@ use standfast_core::run::Run;
 use standfast_core::time::Millis;
 use standfast_engine::settings::Decisions;
 use standfast_engine::{
-    Decision, EngineError, HoldView, IdempotencyKey, Implied, NewRun, ShownHold, Snapshot,
+    Decision, EngineError, HoldView, IdempotencyKey, ImpliedHold, NewRun, ShownHold, Snapshot,
 };
 
-use super::decisions::{self, Decided, Means, Open, Reading, Waiting};
+use super::decisions::{self, ImpliedMeaning, MessageMeaning, PendingHold, PendingTask, ReadDecision};
 use super::error::{A2aError, Kind};
-use super::operations::{Asked, HISTORY, asks_in, history_length, task_id};
-use super::stream::{Closes, Frames, From};
+use super::operations::{HISTORY, OperationContext, asks_in, history_length, task_id};
+use super::stream::{Frames, StreamEnd, StreamStart};
 use super::{intercept, map, modes, push, wire};
 
-/// What a message came to.
-struct Sent {
+/// The result of a message.
+struct SendResult {
     run: RunId,
     /// Whether the message began the task.
     is_new: bool,
-    did: Did,
+    did: SendEffect,
 }
 
 /// What a message did.
-enum Did {
+enum SendEffect {
     /// What it says.
     Everything,
     /// Nothing more: it was carried out before.
@@ -44,29 +44,29 @@ enum Did {
     Nothing(String),
 }
 
-impl Did {
-    fn of(answer: Answer) -> Did {
+impl SendEffect {
+    fn of(answer: Answer) -> SendEffect {
         match answer {
-            Answer::Repeated => Did::Repeat,
+            Answer::Repeated => SendEffect::Repeat,
             Answer::Done
             | Answer::Voted { .. }
             | Answer::Edited
             | Answer::Held
             | Answer::Refused
-            | Answer::Contradicted => Did::Everything,
+            | Answer::Contradicted => SendEffect::Everything,
         }
     }
 
     /// What is said beside the task, which is in this state.
     fn notice(&self, state: wire::TaskState) -> Option<&str> {
         match self {
-            Did::Nothing(why) => Some(why),
-            Did::Repeat
+            SendEffect::Nothing(why) => Some(why),
+            SendEffect::Repeat
                 if matches!(state, wire::TaskState::InputRequired | wire::TaskState::AuthRequired) =>
             {
                 Some(REPEAT)
             }
-            Did::Everything | Did::Repeat => None,
+            SendEffect::Everything | SendEffect::Repeat => None,
         }
     }
 }
@@ -75,8 +75,11 @@ impl Did {
 const REPEAT: &str = "Nothing was decided: this message was already processed. Answer the current request with a new \
                       message and a new messageId";
 
-/// `SendMessage`: answers when somebody is needed or the task is over, or at once where that is wanted.
-pub(super) async fn send(asked: &Asked, request: &wire::SendMessageRequest) -> Result<wire::Task, A2aError> {
+/// `SendMessage`: answers when somebody is needed or the task has ended, or at once where that is wanted.
+pub(super) async fn send(
+    asked: &OperationContext,
+    request: &wire::SendMessageRequest,
+) -> Result<wire::Task, A2aError> {
     let configuration = request.configuration.as_ref();
     let history = history_length(configuration.and_then(|wanted| wanted.history_length))?;
     let sent = deliver(asked, request).await?;
@@ -85,7 +88,7 @@ pub(super) async fn send(asked: &Asked, request: &wire::SendMessageRequest) -> R
     } else {
         asked.app.engine.settings().max_wait
     };
-    let at_most = if matches!(sent.did, Did::Nothing(_)) { Millis(0) } else { at_most };
+    let at_most = if matches!(sent.did, SendEffect::Nothing(_)) { Millis(0) } else { at_most };
     let mut task = asked.settled_task(sent.run, at_most, history.unwrap_or(HISTORY)).await?;
     if let Some(notice) = sent.did.notice(task.status.state) {
         map::add_notice(&mut task, notice);
@@ -94,19 +97,25 @@ pub(super) async fn send(asked: &Asked, request: &wire::SendMessageRequest) -> R
     Ok(task)
 }
 
-/// `SendStreamingMessage`: the task first, then what changes, until somebody is needed or it is over.
-pub(super) async fn stream(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Frames, A2aError> {
+/// `SendStreamingMessage`: the task first, then what changes, until somebody is needed or it ends.
+pub(super) async fn stream(
+    asked: &OperationContext,
+    request: &wire::SendMessageRequest,
+) -> Result<Frames, A2aError> {
     history_length(request.configuration.as_ref().and_then(|wanted| wanted.history_length))?;
     let sent = deliver(asked, request).await?;
-    let from = if sent.is_new { From::Beginning } else { From::Now };
-    let mut frames = Frames::open(asked, sent.run, from, Closes::AtAQuestion).await?;
+    let from = if sent.is_new { StreamStart::Beginning } else { StreamStart::Now };
+    let mut frames = Frames::open(asked, sent.run, from, StreamEnd::AtAQuestion).await?;
     if let Some(notice) = frames.state().and_then(|state| sent.did.notice(state)) {
         frames.add_notice(notice);
     }
     Ok(frames)
 }
 
-async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Sent, A2aError> {
+async fn deliver(
+    asked: &OperationContext,
+    request: &wire::SendMessageRequest,
+) -> Result<SendResult, A2aError> {
     let said = &request.message;
     let message = map::message(said)?;
     let configuration = request.configuration.as_ref();
@@ -133,7 +142,7 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
             }
             None => engine.start(&asked.who, new).await.map_err(about)?,
         };
-        return Ok(Sent { run, is_new: true, did: Did::Everything });
+        return Ok(SendResult { run, is_new: true, did: SendEffect::Everything });
     };
     let run = task_id(task)?;
     let found = asked.find(run).await?;
@@ -145,11 +154,11 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
     } else {
         Some(asked.once(said, run).await)
     };
-    let sent = |did| Sent { run, is_new: false, did };
+    let sent = |did| SendResult { run, is_new: false, did };
     if let Some(outcome) = found.run().outcome() {
         // What was carried out before the task ended is not refused when it is sent again.
         return match engine.submit().was_done(&asked.who, once.as_ref()).await {
-            Ok(true) => Ok(sent(Did::Repeat)),
+            Ok(true) => Ok(sent(SendEffect::Repeat)),
             Ok(false) => Err(over(run, outcome)),
             Err(error) => Err(A2aError::of(Some(run), &error)),
         };
@@ -160,31 +169,31 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
     }
     let waiting = waiting(asked, &found, said).await?;
     let (reading, on_hold) = if supersedes {
-        (Reading::Says, OnHold::Supersede)
+        (MessageMeaning::Says, OnHold::Supersede)
     } else {
         (decisions::read(said, &waiting)?, OnHold::Refuse)
     };
     match reading {
-        Reading::Decides(decided) => {
+        MessageMeaning::Decides(decided) => {
             Ok(sent(decide(asked, said, (&found, &waiting), decided, once.as_ref()).await?))
         }
-        Reading::Nothing(why) => {
+        MessageMeaning::Nothing(why) => {
             // What it decided may be why it decides nothing now.
             let was_done = engine.submit().was_done(&asked.who, once.as_ref()).await;
             if was_done.map_err(|error| A2aError::of(Some(run), &error))? {
-                return Ok(sent(Did::Repeat));
+                return Ok(sent(SendEffect::Repeat));
             }
             asked.remember_meaning(run, said, None);
-            Ok(sent(Did::Nothing(nothing(&why, &waiting))))
+            Ok(sent(SendEffect::Nothing(nothing(&why, &waiting))))
         }
-        Reading::Says => {
+        MessageMeaning::Says => {
             let say = Say { message, on_hold };
             match engine.say(&asked.who, run, say, once).await {
-                Ok(answer) => Ok(sent(Did::of(answer))),
+                Ok(answer) => Ok(sent(SendEffect::of(answer))),
                 Err(EngineError::Refused(Refusal::Held { .. })) => {
                     asked.remember_words(run, said);
                     let why = "the message is not a decision about the open hold";
-                    Ok(sent(Did::Nothing(nothing(why, &waiting))))
+                    Ok(sent(SendEffect::Nothing(nothing(why, &waiting))))
                 }
                 Err(error) => Err(A2aError::of(Some(run), &error)),
             }
@@ -193,7 +202,7 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
 }
 
 /// What every message must be, whatever it says.
-pub(super) fn check(asked: &Asked, request: &wire::SendMessageRequest) -> Result<(), A2aError> {
+pub(super) fn check(asked: &OperationContext, request: &wire::SendMessageRequest) -> Result<(), A2aError> {
     let (said, settings) = (&request.message, asked.app.engine.settings());
     if said.message_id.is_empty() {
         return Err(A2aError::invalid("message.messageId", "is empty; every message needs a unique id"));
@@ -226,34 +235,39 @@ fn over(run: RunId, outcome: Outcome) -> A2aError {
 }
 
 /// What a task waits for, and which of it a message without an id means.
-async fn waiting(asked: &Asked, found: &Snapshot, said: &wire::Message) -> Result<Waiting, A2aError> {
+async fn waiting(
+    asked: &OperationContext,
+    found: &Snapshot,
+    said: &wire::Message,
+) -> Result<PendingTask, A2aError> {
     let engine = &asked.app.engine;
     let task = found.id();
     let about = |error| A2aError::of(Some(task), &error);
     let below = engine.reads().holds_below(found.run()).await.map_err(about)?;
-    let views = asks_in(engine.reads(), &asked.who, Some(found), found.run(), &below).await.map_err(about)?;
+    let views =
+        asks_in(engine.reads().views(), &asked.who, Some(found), found.run(), &below).await.map_err(about)?;
     let again =
         if decisions::names_calls(said) { asked_again(asked, found, &views).await? } else { HashSet::new() };
     let depends = !again.is_empty() || decisions::names_none(said, !views.is_empty());
     let implied = match (depends, engine.settings().a2a.decisions) {
-        (false, _) => Means::of(Implied::NotShown),
-        (true, Decisions::Strict) => Means::STRICT,
+        (false, _) => ImpliedMeaning::of(ImpliedHold::NotShown),
+        (true, Decisions::Strict) => ImpliedMeaning::STRICT,
         (true, Decisions::Shown) => {
             let open: Vec<ShownHold> = views.iter().map(ShownHold::from).collect();
             let implied = engine.shown().implied_hold(&asked.who, task, &asked.names(said), &open).await;
-            Means::of(implied.map_err(|error| A2aError::of(Some(task), &error))?)
+            ImpliedMeaning::of(implied.map_err(|error| A2aError::of(Some(task), &error))?)
         }
     };
     let open = views.into_iter().map(|view| {
         let id = view.row.id;
-        Open { id, kind: view.row.kind, ask: view.ask, is_asked_again: again.contains(&id) }
+        PendingHold { id, kind: view.row.kind, ask: view.ask, is_asked_again: again.contains(&id) }
     });
-    Ok(Waiting { task, open: open.collect(), implied })
+    Ok(PendingTask { task, open: open.collect(), implied })
 }
 
 /// Those holds whose call had another hold before.
 async fn asked_again(
-    asked: &Asked,
+    asked: &OperationContext,
     found: &Snapshot,
     views: &[HoldView],
 ) -> Result<HashSet<HoldId>, A2aError> {
@@ -277,14 +291,14 @@ async fn asked_again(
 /// Carries out what a message decides. It is carried out as a whole with its last decision; those before it are known by
 /// their own names until then.
 async fn decide(
-    asked: &Asked,
+    asked: &OperationContext,
     said: &wire::Message,
-    (found, waiting): (&Snapshot, &Waiting),
-    decided: Vec<Decided>,
+    (found, waiting): (&Snapshot, &PendingTask),
+    decided: Vec<ReadDecision>,
     once: Option<&IdempotencyKey>,
-) -> Result<Did, A2aError> {
-    let (count, mut did) = (decided.len(), Did::Everything);
-    for (at, Decided { hold, wanted, digest, shown, field }) in decided.into_iter().enumerate() {
+) -> Result<SendEffect, A2aError> {
+    let (count, mut did) = (decided.len(), SendEffect::Everything);
+    for (at, ReadDecision { hold, wanted, digest, shown, field }) in decided.into_iter().enumerate() {
         let once =
             if at + 1 == count { once.cloned() } else { once.map(|once| once.part(&hold.to_string())) };
         let (repeated, revision) =
@@ -299,7 +313,7 @@ async fn decide(
         };
         let refused = match done {
             Ok(answer) => {
-                did = Did::of(answer);
+                did = SendEffect::of(answer);
                 continue;
             }
             Err(error) => error,
@@ -313,7 +327,7 @@ async fn decide(
             return Err(A2aError::invalid(place, why));
         }
         if refused == EngineError::NotFound {
-            return Ok(Did::Nothing(nothing(&format!("{hold} is not a hold of this task"), waiting)));
+            return Ok(SendEffect::Nothing(nothing(&format!("{hold} is not a hold of this task"), waiting)));
         }
         if let EngineError::Refused(refusal) = &refused
             && shown.is_some()
@@ -322,7 +336,7 @@ async fn decide(
         {
             let why =
                 format!("it names no hold, and {hold}, which you were last shown, has changed: {refusal}");
-            return Ok(Did::Nothing(nothing(&why, waiting)));
+            return Ok(SendEffect::Nothing(nothing(&why, waiting)));
         }
         return Err(A2aError::of(Some(hold.run), &refused));
     }
@@ -341,7 +355,7 @@ fn has_moved_on(refusal: &Refusal) -> bool {
 }
 
 /// What a client is told whose message decided nothing.
-fn nothing(why: &str, waiting: &Waiting) -> String {
+fn nothing(why: &str, waiting: &PendingTask) -> String {
     let ids: Vec<String> = waiting.open.iter().map(|open| open.id.to_string()).collect();
     if ids.is_empty() {
         format!("Nothing was decided: {why}. No hold of the task is open")
@@ -350,7 +364,7 @@ fn nothing(why: &str, waiting: &Waiting) -> String {
     }
 }
 
-impl Asked {
+impl OperationContext {
     /// Makes a repeat of this part of the request safe, where the client sent a key.
     fn chosen_key(&self, what: &str) -> Option<IdempotencyKey> {
         let key = self.key.clone()?;

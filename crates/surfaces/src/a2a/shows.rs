@@ -9,32 +9,32 @@ use axum::http::Extensions;
 use axum::response::Response;
 use standfast_core::id::RunId;
 use standfast_engine::auth::Principal;
-use standfast_engine::{IdempotencyKey, Showing};
+use standfast_engine::{IdempotencyKey, ShownHolds};
 
 use crate::http::{App, when_written};
 
 /// What the answer to a request shows.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shows(Arc<Mutex<Slip>>);
+pub(super) struct AnswerSlip(Arc<Mutex<Slip>>);
 
 #[derive(Debug, Default)]
 struct Slip {
-    showings: Vec<Showing>,
+    showings: Vec<ShownHolds>,
     /// A message without an id: sent again before its answer was written, it is the same one.
     answers: Option<(RunId, IdempotencyKey)>,
 }
 
-impl Shows {
+impl AnswerSlip {
     /// Puts a slip beside a request.
-    pub(super) fn put(extensions: &mut Extensions) -> Shows {
-        let shows = Shows::default();
+    pub(super) fn put(extensions: &mut Extensions) -> AnswerSlip {
+        let shows = AnswerSlip::default();
         extensions.insert(shows.clone());
         shows
     }
 
     /// The slip beside a request.
-    pub(super) fn of(extensions: &Extensions) -> Shows {
-        extensions.get::<Shows>().cloned().unwrap_or_default()
+    pub(super) fn of(extensions: &Extensions) -> AnswerSlip {
+        extensions.get::<AnswerSlip>().cloned().unwrap_or_default()
     }
 
     fn slip(&self) -> MutexGuard<'_, Slip> {
@@ -42,7 +42,7 @@ impl Shows {
     }
 
     /// The answer shows these holds.
-    pub(super) fn show(&self, showing: Showing) {
+    pub(super) fn show(&self, showing: ShownHolds) {
         if !showing.holds.is_empty() {
             self.slip().showings.push(showing);
         }

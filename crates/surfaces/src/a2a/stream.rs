@@ -15,14 +15,14 @@ use standfast_core::event::{Envelope, Event as CoreEvent};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::run::Run;
-use standfast_engine::{EngineError, Follower, IdempotencyKey, Showing, Step};
+use standfast_engine::{EngineError, Follower, IdempotencyKey, ShownHolds, Step};
 use tokio::sync::watch;
 
 use super::error::{A2aError, Kind};
 use super::live::{Live, Piece};
 use super::map::{self, Place};
-use super::operations::{Asked, HISTORY};
-use super::progress::{Change, Progress, Says};
+use super::operations::{HISTORY, OperationContext};
+use super::progress::{Change, Progress, StatusText};
 use super::wire::{
     Artifact, Message, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
     TaskStatusUpdateEvent,
@@ -34,7 +34,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Where a stream begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum From {
+pub(super) enum StreamStart {
     /// With the task as its first append left it.
     Beginning,
     /// With the task as it is.
@@ -50,10 +50,10 @@ pub(super) enum From {
 
 /// When a stream closes by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Closes {
-    /// When a person is needed, or the task is over.
+pub(super) enum StreamEnd {
+    /// When a person is needed, or the task has ended.
     AtAQuestion,
-    /// When the task is over.
+    /// When the task has ended.
     AtTheEnd,
 }
 
@@ -66,36 +66,36 @@ pub(super) struct Frame {
 
 /// A stream of frames.
 pub(super) struct Frames {
-    asked: Asked,
+    asked: OperationContext,
     progress: Progress,
     below: Vec<(HoldId, HoldKind)>,
     follower: Follower,
     live: Live,
     stay: Stay,
     stopping: watch::Receiver<bool>,
-    closes: Closes,
-    ready: VecDeque<Ready>,
+    closes: StreamEnd,
+    ready: VecDeque<ReadyFrame>,
     is_over: bool,
     /// What the frame shows that was handed out last: it was written when the next one is asked for.
-    handed_out: Option<Showing>,
+    handed_out: Option<ShownHolds>,
     /// The message that the stream answers, until what it leads to was written.
     answers: Option<(RunId, IdempotencyKey)>,
 }
 
 /// A frame with what it shows.
-struct Ready {
+struct ReadyFrame {
     frame: Frame,
-    shows: Option<Showing>,
+    shows: Option<ShownHolds>,
 }
 
-impl std::convert::From<Frame> for Ready {
-    fn from(frame: Frame) -> Ready {
-        Ready { frame, shows: None }
+impl std::convert::From<Frame> for ReadyFrame {
+    fn from(frame: Frame) -> ReadyFrame {
+        ReadyFrame { frame, shows: None }
     }
 }
 
 /// Why a stream wakes.
-enum Heard {
+enum StreamWake {
     Steps(Result<Vec<Step>, EngineError>),
     /// Nothing, and a sub-run may have moved.
     Nothing,
@@ -103,15 +103,15 @@ enum Heard {
     ShutOut(&'static str),
 }
 
-impl From {
+impl StreamStart {
     /// The id of a frame, as clients send it back.
-    pub(super) fn parse(id: &str) -> Result<From, A2aError> {
+    pub(super) fn parse(id: &str) -> Result<StreamStart, A2aError> {
         let read = || {
             let (seq, frames) = match id.split_once('.') {
                 Some((seq, frames)) => (seq, Some(frames.parse().ok()?)),
                 None => (id, None),
             };
-            Some(From::After { seq: Seq(seq.parse().ok()?), frames })
+            Some(StreamStart::After { seq: Seq(seq.parse().ok()?), frames })
         };
         read().ok_or_else(|| A2aError::invalid("Last-Event-ID", "was not issued by this server"))
     }
@@ -119,10 +119,10 @@ impl From {
     /// Whether an append with this last event was before it; the first one always is.
     fn covers(self, index: usize, last: Seq) -> bool {
         match self {
-            From::Now => true,
-            From::Beginning => index == 0,
-            From::After { seq, frames: None } => index == 0 || last <= seq,
-            From::After { seq, frames: Some(_) } => index == 0 || last < seq,
+            StreamStart::Now => true,
+            StreamStart::Beginning => index == 0,
+            StreamStart::After { seq, frames: None } => index == 0 || last <= seq,
+            StreamStart::After { seq, frames: Some(_) } => index == 0 || last < seq,
         }
     }
 }
@@ -130,10 +130,10 @@ impl From {
 impl Frames {
     /// Follows a task from there on.
     pub(super) async fn open(
-        asked: &Asked,
+        asked: &OperationContext,
         run: RunId,
-        from: From,
-        closes: Closes,
+        from: StreamStart,
+        closes: StreamEnd,
     ) -> Result<Frames, A2aError> {
         let about = |error| A2aError::of(Some(run), &error);
         let engine = &asked.app.engine;
@@ -168,12 +168,12 @@ impl Frames {
             frames.look_below().await?;
         }
         let is_over = |progress: &Progress| progress.run().is_none_or(|run| run.outcome().is_some());
-        if rest.is_empty() && is_over(&frames.progress) && closes == Closes::AtTheEnd {
+        if rest.is_empty() && is_over(&frames.progress) && closes == StreamEnd::AtTheEnd {
             let message = format!("task {run} has ended; get the task instead of subscribing");
             return Err(A2aError::new(Kind::UnsupportedOperation, message));
         }
         frames.show_task().await?;
-        if let From::After { frames: Some(got), .. } = from
+        if let StreamStart::After { frames: Some(got), .. } = from
             && !rest.is_empty()
         {
             let shown = frames.ready.len();
@@ -186,7 +186,7 @@ impl Frames {
 
     /// Says in the first frame why nothing was decided.
     pub(super) fn add_notice(&mut self, notice: &str) {
-        if let Some(Ready { frame: Frame { body: Ok(StreamResponse::Task(task)), .. }, .. }) =
+        if let Some(ReadyFrame { frame: Frame { body: Ok(StreamResponse::Task(task)), .. }, .. }) =
             self.ready.front_mut()
         {
             map::add_notice(task, notice);
@@ -220,7 +220,7 @@ impl Frames {
     pub(super) async fn next(&mut self) -> Option<Frame> {
         self.note_written();
         loop {
-            let Some(Ready { frame: Frame { id, body }, shows }) = self.whole().await else {
+            let Some(ReadyFrame { frame: Frame { id, body }, shows }) = self.whole().await else {
                 self.note_end();
                 return None;
             };
@@ -232,26 +232,26 @@ impl Frames {
         }
     }
 
-    async fn whole(&mut self) -> Option<Ready> {
+    async fn whole(&mut self) -> Option<ReadyFrame> {
         while self.ready.is_empty() && !self.is_over {
             let has_children =
                 |run: &standfast_core::run::Run| run.state.holds.iter().any(|hold| hold.child.is_some());
             let looks_below = self.progress.run().is_some_and(has_children);
             let (clock, poll) = (self.asked.app.engine.clock(), self.asked.app.engine.settings().fixed.poll);
             let heard = tokio::select! {
-                read = self.follower.steps() => Heard::Steps(read),
-                () = clock.sleep(poll), if looks_below => Heard::Nothing,
-                () = self.stay.is_over() => Heard::ShutOut(INVALID),
+                read = self.follower.steps() => StreamWake::Steps(read),
+                () = clock.sleep(poll), if looks_below => StreamWake::Nothing,
+                () = self.stay.is_over() => StreamWake::ShutOut(INVALID),
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
-            let is_news = matches!(heard, Heard::Steps(Ok(_)) | Heard::Nothing);
+            let is_news = matches!(heard, StreamWake::Steps(Ok(_)) | StreamWake::Nothing);
             let why = if is_news { self.stay.is_shut_out().await } else { None };
-            let heard = why.map_or(heard, Heard::ShutOut);
+            let heard = why.map_or(heard, StreamWake::ShutOut);
             let told = match heard {
-                Heard::Steps(Ok(steps)) => self.take(steps).await,
-                Heard::Steps(Err(error)) => Err(A2aError::of(None, &error)),
-                Heard::Nothing => self.tell_below().await,
-                Heard::ShutOut(why) => Err(shut_out(why)),
+                StreamWake::Steps(Ok(steps)) => self.take(steps).await,
+                StreamWake::Steps(Err(error)) => Err(A2aError::of(None, &error)),
+                StreamWake::Nothing => self.tell_below().await,
+                StreamWake::ShutOut(why) => Err(shut_out(why)),
             };
             if let Err(error) = told {
                 // Without an id, so that coming back goes on in the same place.
@@ -357,7 +357,7 @@ impl Frames {
         map::shorten(&mut task, HISTORY);
         let (state, id) = (task.status.state, run.state.seq.to_string());
         let frame = Frame { id: Some(id), body: Ok(StreamResponse::Task(Box::new(task))) };
-        self.ready.push_back(Ready { frame, shows: Some(shows) });
+        self.ready.push_back(ReadyFrame { frame, shows: Some(shows) });
         self.close_at(state);
         // What was shown needs no telling.
         let _ = self.progress.look(&below, false);
@@ -367,11 +367,11 @@ impl Frames {
     async fn show(&mut self, change: Change, is_in_the_log: bool) -> Result<(), A2aError> {
         let Some(run) = self.progress.run() else { return Ok(()) };
         let (question, mut shows) = match change.says {
-            Says::Question => {
+            StatusText::Question => {
                 let (asked, shows) = self.asked.shown(run, &self.below).await?;
                 (map::prompt(Place::of(run), &asked), Some(shows))
             }
-            Says::Nothing | Says::Message(_) => (None, None),
+            StatusText::Nothing | StatusText::Message(_) => (None, None),
         };
         let (state, seq) = (change.state, change.seq);
         let bodies = updates(run, change, question);
@@ -379,20 +379,22 @@ impl Frames {
         for (index, body) in bodies.into_iter().enumerate() {
             let id = if index + 1 == count { seq.to_string() } else { format!("{seq}.{}", index + 1) };
             let shows = shows.take_if(|_| index + 1 == count);
-            self.ready
-                .push_back(Ready { frame: Frame { id: is_in_the_log.then_some(id), body: Ok(body) }, shows });
+            self.ready.push_back(ReadyFrame {
+                frame: Frame { id: is_in_the_log.then_some(id), body: Ok(body) },
+                shows,
+            });
         }
         self.close_at(state);
         Ok(())
     }
 
     fn close_at(&mut self, state: TaskState) {
-        let at_a_question = self.closes == Closes::AtAQuestion && state == TaskState::InputRequired;
+        let at_a_question = self.closes == StreamEnd::AtAQuestion && state == TaskState::InputRequired;
         self.is_over = self.is_over || state.is_terminal() || at_a_question;
     }
 }
 
-/// Whether what a model was saying is over: it is in the log, or will never be.
+/// Whether what a model was saying has ended: it is in the log, or will never be.
 fn ends_a_reply(append: &[Envelope]) -> bool {
     let ends = |event: &CoreEvent| {
         matches!(event, CoreEvent::ModelReplied(_) | CoreEvent::ModelFailed(_) | CoreEvent::RunEnded(_))
@@ -403,7 +405,7 @@ fn ends_a_reply(append: &[Envelope]) -> bool {
 /// What a task that completed made.
 fn answer(change: &Change) -> Option<Artifact> {
     match (change.state, &change.says) {
-        (TaskState::Completed, Says::Message(words)) => Some(map::artifact(words)),
+        (TaskState::Completed, StatusText::Message(words)) => Some(map::artifact(words)),
         (_, _) => None,
     }
 }
@@ -438,9 +440,9 @@ fn shut_out(why: &'static str) -> A2aError {
 pub(super) fn updates(run: &Run, change: Change, question: Option<Message>) -> Vec<StreamResponse> {
     let answer = answer(&change);
     let message = match change.says {
-        Says::Nothing => None,
-        Says::Message(message) => Some(*message),
-        Says::Question => question,
+        StatusText::Nothing => None,
+        StatusText::Message(message) => Some(*message),
+        StatusText::Question => question,
     };
     let (task_id, context_id) = (run.facts.id.to_string(), run.facts.session.to_string());
     let (message, timestamp) = (message.and_then(map::spoken), rfc3339(run.state.at));

@@ -25,8 +25,8 @@ use standfast_core::digest;
 
 use self::map::Form;
 use super::error::{A2aError, Kind};
-use super::operations::{Asked, Done, Operation, perform};
-use super::rest::{Path, Target, What, target};
+use super::operations::{Operation, OperationContext, OperationResult, perform};
+use super::rest::{Path, PathTarget, Target, target};
 use super::wire::{GetTaskRequest, StreamResponse, Task};
 use super::{jsonrpc, negotiate, routes};
 use crate::http::{App, body_bytes};
@@ -43,7 +43,7 @@ pub(super) enum Taken {
 }
 
 /// A request, read whole.
-struct Heard {
+struct LegacyRequest {
     parts: Parts,
     body: Vec<u8>,
 }
@@ -75,13 +75,13 @@ pub(super) async fn take(app: &App, request: Request) -> Taken {
         None => {
             let target = target(request.uri().path());
             match &target.what {
-                What::Rpc | What::Operation(_) => {}
-                What::Card | What::Nothing => return Taken::Newer(request),
+                PathTarget::Rpc | PathTarget::Operation(_) => {}
+                PathTarget::Card | PathTarget::Nothing => return Taken::Newer(request),
             }
             let media = negotiate::answer_type(request.headers());
             match hear(request).await {
                 Ok(heard) => (speaks(&target, &heard.body, is_older), target, heard),
-                Err(refused) if target.what == What::Rpc => {
+                Err(refused) if target.what == PathTarget::Rpc => {
                     return Taken::Answered(jsonrpc::refuse(&jsonrpc::null(), &refused));
                 }
                 Err(refused) => return Taken::Answered(super::rest::refuse(media, &refused)),
@@ -124,19 +124,19 @@ fn older_target(path: &str) -> Option<Target> {
         ["extendedAgentCard"] => return None,
         behind => target(&format!("{front}/{}", behind.join("/"))),
     };
-    matches!(target.what, What::Operation(_)).then_some(target)
+    matches!(target.what, PathTarget::Operation(_)).then_some(target)
 }
 
 /// How a request speaks, by its address and its body; none for 1.0.
 fn speaks(target: &Target, body: &[u8], says_older: bool) -> Option<Speaks> {
     #[derive(Deserialize)]
-    struct Seen<'a> {
+    struct RequestHead<'a> {
         method: Option<String>,
         #[serde(borrow)]
         request: Option<&'a RawValue>,
     }
-    let seen = serde_json::from_slice::<Seen<'_>>(body).ok();
-    let What::Operation(path) = &target.what else {
+    let seen = serde_json::from_slice::<RequestHead<'_>>(body).ok();
+    let PathTarget::Operation(path) = &target.what else {
         // Methods of 0.3 have a slash.
         let is_slashed = |method: &String| method.contains('/');
         let has_older_name = seen.as_ref().and_then(|seen| seen.method.as_ref()).is_some_and(is_slashed);
@@ -150,14 +150,14 @@ fn speaks(target: &Target, body: &[u8], says_older: bool) -> Option<Speaks> {
     (target.agent.is_some() && (says_older || is_said)).then_some(Speaks::Dialect)
 }
 
-async fn hear(request: Request) -> Result<Heard, A2aError> {
+async fn hear(request: Request) -> Result<LegacyRequest, A2aError> {
     let (parts, body) = request.into_parts();
     let whole = Request::from_parts(parts.clone(), body);
     let body = body_bytes(whole).await.map_err(|problem| A2aError::from(&problem))?;
-    Ok(Heard { parts, body })
+    Ok(LegacyRequest { parts, body })
 }
 
-impl Heard {
+impl LegacyRequest {
     /// Who asks; `members` are those of the operation, to know a repeat by.
     fn asked(
         &self,
@@ -165,49 +165,49 @@ impl Heard {
         target: &Target,
         operation: &Operation,
         members: &[u8],
-    ) -> Result<Asked, A2aError> {
+    ) -> Result<OperationContext, A2aError> {
         let caller = routes::Caller::of(&self.parts.extensions);
         routes::asked(app, &self.parts.headers, caller, target, operation, digest::of_bytes(members))
     }
 
-    /// Does what is asked, as 0.3 has it: a task that is over can still be subscribed to. It is shown, and that is all.
+    /// Does what is asked, as 0.3 has it: a task that has ended can still be subscribed to. It is shown, and that is all.
     async fn perform(
         &self,
         app: &App,
         target: &Target,
         operation: Operation,
         members: &[u8],
-    ) -> Result<Shown, A2aError> {
+    ) -> Result<LegacyResult, A2aError> {
         let mut asked = self.asked(app, target, &operation, members)?;
         asked.version = negotiate::V03;
         let Operation::Subscribe(request) = &operation else {
-            return perform(asked, operation).await.map(Shown::Done);
+            return perform(asked, operation).await.map(LegacyResult::Done);
         };
         let get = GetTaskRequest { tenant: None, id: request.id.clone(), history_length: None };
         let subscribed = perform(asked.clone(), operation).await;
         let is_over = matches!(&subscribed, Err(error) if error.kind == Kind::UnsupportedOperation);
         if is_over {
             match perform(asked, Operation::Get(get)).await? {
-                Done::Task(task) => Ok(Shown::Ended(task)),
-                done @ (Done::Sent(_)
-                | Done::Tasks(_)
-                | Done::Card(_)
-                | Done::PushConfig(_)
-                | Done::PushConfigs(_)
-                | Done::Nothing
-                | Done::Once(_)
-                | Done::Frames(_)) => Ok(Shown::Done(done)),
+                OperationResult::Task(task) => Ok(LegacyResult::Ended(task)),
+                done @ (OperationResult::Sent(_)
+                | OperationResult::Tasks(_)
+                | OperationResult::Card(_)
+                | OperationResult::PushConfig(_)
+                | OperationResult::PushConfigs(_)
+                | OperationResult::Nothing
+                | OperationResult::Once(_)
+                | OperationResult::Frames(_)) => Ok(LegacyResult::Done(done)),
             }
         } else {
-            subscribed.map(Shown::Done)
+            subscribed.map(LegacyResult::Done)
         }
     }
 }
 
-/// What an operation came to.
-enum Shown {
-    Done(Done),
-    /// A subscription to a task that is over.
+/// The result of an operation.
+enum LegacyResult {
+    Done(OperationResult),
+    /// A subscription to a task that has ended.
     Ended(Box<Task>),
 }
 

@@ -179,7 +179,7 @@ pub(super) struct SendMessageConfiguration {
     pub(super) return_immediately: Option<bool>,
 }
 
-/// What a message came to.
+/// The result of a message.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum SendMessageResponse {
@@ -314,7 +314,7 @@ pub(super) struct PushConfigs {
 /// What is only routed: the calls that this server answers without reading more of them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Routed {
+pub(super) struct RoutedRequest {
     pub(super) tenant: Option<String>,
 }
 
@@ -482,9 +482,9 @@ pub(super) fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Op
 
 /// A whole number, also as text: both are protobuf's JSON for one.
 pub(super) fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i32>, D::Error> {
-    struct Whole;
+    struct WholeNumber;
 
-    impl Visitor<'_> for Whole {
+    impl Visitor<'_> for WholeNumber {
         type Value = Option<i32>;
 
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -510,5 +510,5 @@ pub(super) fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
         }
     }
 
-    deserializer.deserialize_any(Whole)
+    deserializer.deserialize_any(WholeNumber)
 }

@@ -25,7 +25,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The events after a position, and those to come.
 pub(super) fn stream(app: &App, (pass, who): (Pass, Principal), run: RunId, after: Seq) -> Response {
-    let reading = Reading {
+    let reading = EventReader {
         stay: Stay::new(app, pass, who, run),
         run,
         follower: app.engine.reads().follow_live(run, after),
@@ -40,7 +40,7 @@ pub(super) fn stream(app: &App, (pass, who): (Pass, Principal), run: RunId, afte
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
-struct Reading {
+struct EventReader {
     stay: Stay,
     run: RunId,
     follower: Follower,
@@ -49,7 +49,7 @@ struct Reading {
     is_over: bool,
 }
 
-impl Reading {
+impl EventReader {
     async fn next(&mut self) -> Option<Event> {
         while self.ready.is_empty() && !self.is_over {
             let read = tokio::select! {

@@ -257,7 +257,7 @@ pub(super) fn how(how: ResolutionKind) -> HowWord {
 }
 
 pub(super) fn hold(row: &HoldRow) -> wire::HoldBody {
-    let decided = |closed: &HoldClosure| wire::Decided {
+    let decided = |closed: &HoldClosure| wire::DecisionRecord {
         by: closed.by.to_string(),
         at: rfc3339(closed.at),
         how: how(closed.how),
@@ -301,11 +301,11 @@ pub(super) fn hold_view(view: HoldView) -> wire::HoldDetail {
     }
 }
 
-fn above((run, agent): (RunId, AgentName)) -> wire::Above {
-    wire::Above { run: run.to_string(), agent: agent.to_string() }
+fn above((run, agent): (RunId, AgentName)) -> wire::ParentRun {
+    wire::ParentRun { run: run.to_string(), agent: agent.to_string() }
 }
 
-pub(super) fn resolved(answer: &Answer, hold: wire::HoldDetail) -> wire::Resolved {
+pub(super) fn resolved(answer: &Answer, hold: wire::HoldDetail) -> wire::DecisionResult {
     let (outcome, votes) = match answer {
         Answer::Done => (OutcomeWord::Decided, None),
         Answer::Repeated => (OutcomeWord::Repeated, None),
@@ -314,7 +314,7 @@ pub(super) fn resolved(answer: &Answer, hold: wire::HoldDetail) -> wire::Resolve
         Answer::Edited | Answer::Held | Answer::Refused | Answer::Contradicted => (OutcomeWord::Edited, None),
     };
     let (votes, votes_needed) = votes.unzip();
-    wire::Resolved { outcome, votes, votes_needed, hold }
+    wire::DecisionResult { outcome, votes, votes_needed, hold }
 }
 
 /// An event; its contents go out as they are stored.

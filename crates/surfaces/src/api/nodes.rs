@@ -8,7 +8,7 @@ use serde::Serialize;
 use standfast_engine::{NodeFacts, NodeView};
 use utoipa::ToSchema;
 
-use super::routes::{Answered, DefaultAnswers, Who};
+use super::routes::{ApiResult, CallerOf, DefaultAnswers};
 use crate::http::{App, refusal, rfc3339};
 
 /// The servers that are there.
@@ -47,7 +47,7 @@ pub(super) struct NodeBody {
 #[utoipa::path(
     get, path = "/nodes", tag = "operations", responses((status = 200, body = Nodes), DefaultAnswers)
 )]
-pub(super) async fn nodes(State(app): State<App>, Extension(who): Who) -> Answered<Json<Nodes>> {
+pub(super) async fn nodes(State(app): State<App>, Extension(who): CallerOf) -> ApiResult<Json<Nodes>> {
     let nodes = app.engine.nodes().list(&who).await.map_err(|error| refusal::problem(None, &error))?;
     let feature_level = app.engine.nodes().feature_level();
     Ok(Json(Nodes { nodes: nodes.iter().map(body).collect(), feature_level }))

@@ -30,8 +30,8 @@ pub(super) const PAGE_MAX: usize = 200;
 const EVENTS_MAX: usize = 1000;
 
 /// Who is calling.
-pub(super) type Who = Extension<Principal>;
-pub(super) type Answered<T> = Result<T, Problem>;
+pub(super) type CallerOf = Extension<Principal>;
+pub(super) type ApiResult<T> = Result<T, Problem>;
 
 /// What every route may answer instead.
 pub(super) struct DefaultAnswers;
@@ -85,7 +85,7 @@ async fn agents(State(app): State<App>) -> Json<wire::Agents> {
     get, path = "/agents/{agent}", tag = "agents", params(("agent" = String, Path, description = "The agent's name")),
     responses((status = 200, body = wire::AgentBody), DefaultAnswers)
 )]
-async fn agent(State(app): State<App>, Segment(agent): Segment) -> Answered<Json<wire::AgentBody>> {
+async fn agent(State(app): State<App>, Segment(agent): Segment) -> ApiResult<Json<wire::AgentBody>> {
     let name = AgentName::new(agent).map_err(|_| Problem::not_found())?;
     let settings = app.engine.settings();
     let found = settings.agents.get(&name).ok_or_else(Problem::not_found)?;
@@ -100,10 +100,10 @@ async fn agent(State(app): State<App>, Segment(agent): Segment) -> Answered<Json
 )]
 async fn start(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(agent): Segment,
     Repeatable { body, once }: Repeatable<wire::StartRun>,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     let agent = AgentName::new(agent).map_err(|_| Problem::not_found())?;
     if body.session.as_deref() == Some("") {
         return Err(Problem::invalid(SESSION_REQUIRED));
@@ -127,9 +127,9 @@ async fn start(
 )]
 async fn runs(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Args(args): Args<wire::RunsArgs>,
-) -> Answered<Json<wire::Runs>> {
+) -> ApiResult<Json<wire::Runs>> {
     let list = RunList {
         agent: args.agent.map(AgentName::new).transpose().map_err(bad_name)?,
         session: args.session.map(SessionId::new).transpose().map_err(bad_name)?,
@@ -148,9 +148,9 @@ async fn runs(
 )]
 async fn run(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(run): Segment,
-) -> Answered<Json<wire::RunBody>> {
+) -> ApiResult<Json<wire::RunBody>> {
     let run = run_id(&run)?;
     let seen = app.engine.reads().look_up(&who, run).await.map_err(about(run))?;
     Ok(Json(match seen {
@@ -166,7 +166,7 @@ async fn run(
     get, path = "/recovery", tag = "operations",
     responses((status = 200, body = wire::RecoveryBody), DefaultAnswers)
 )]
-async fn recovery(State(app): State<App>, Extension(who): Who) -> Answered<Json<wire::RecoveryBody>> {
+async fn recovery(State(app): State<App>, Extension(who): CallerOf) -> ApiResult<Json<wire::RecoveryBody>> {
     // It counts one tenant's runs, and is nobody else's business.
     if who.tenant == app.engine.settings().fixed.tenant {
         Ok(Json(map::recovery(&app.engine.startup_report())))
@@ -188,12 +188,12 @@ async fn recovery(State(app): State<App>, Extension(who): Who) -> Answered<Json<
 )]
 async fn run_events(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Extension(pass): Extension<Pass>,
     Segment(run): Segment,
     Args(args): Args<wire::EventsArgs>,
     headers: HeaderMap,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     let run = run_id(&run)?;
     let after = match text(&headers, "last-event-id")? {
         Some(id) => id.parse().map_err(|_| Problem::bad_request("Last-Event-ID must be a number"))?,
@@ -220,10 +220,10 @@ async fn run_events(
 )]
 async fn say(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(run): Segment,
     Repeatable { body, once }: Repeatable<wire::SendMessage>,
-) -> Answered<Json<wire::RunBody>> {
+) -> ApiResult<Json<wire::RunBody>> {
     let run = run_id(&run)?;
     let say = Say { message: map::message(body.input)?, on_hold: map::on_hold(body.on_hold) };
     app.engine.say(&who, run, say, once).await.map_err(about(run))?;
@@ -239,10 +239,10 @@ async fn say(
 )]
 async fn cancel(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(run): Segment,
     Repeatable { body, once }: Repeatable<wire::CancelRun>,
-) -> Answered<Json<wire::RunBody>> {
+) -> ApiResult<Json<wire::RunBody>> {
     let run = run_id(&run)?;
     app.engine.cancel(&who, run, body.reason, once).await.map_err(about(run))?;
     let view = app.engine.run(&who, run).await.map_err(about(run))?;
@@ -256,9 +256,9 @@ async fn cancel(
 )]
 async fn holds(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Args(args): Args<wire::HoldsArgs>,
-) -> Answered<Json<wire::Holds>> {
+) -> ApiResult<Json<wire::Holds>> {
     let list = HoldList {
         kind: args.kind.map(map::core_kind),
         agent: args.agent.map(AgentName::new).transpose().map_err(bad_name)?,
@@ -279,9 +279,9 @@ async fn holds(
 )]
 async fn hold(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(hold): Segment,
-) -> Answered<Json<wire::HoldDetail>> {
+) -> ApiResult<Json<wire::HoldDetail>> {
     let hold = hold_id(&hold)?;
     let view = app.engine.hold(&who, hold).await.map_err(about(hold.run))?;
     Ok(Json(map::hold_view(view)))
@@ -295,14 +295,14 @@ async fn hold(
         ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
     ),
     request_body = wire::ResolveHold,
-    responses((status = 200, body = wire::Resolved), DefaultAnswers)
+    responses((status = 200, body = wire::DecisionResult), DefaultAnswers)
 )]
 async fn resolve(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(hold): Segment,
     Repeatable { body, once }: Repeatable<wire::ResolveHold>,
-) -> Answered<Json<wire::Resolved>> {
+) -> ApiResult<Json<wire::DecisionResult>> {
     let hold = hold_id(&hold)?;
     let (wanted, digest) = match asked(&body) {
         Ok(asked) => asked,
@@ -325,7 +325,7 @@ async fn resolve(
 }
 
 /// What a decision says, and of which arguments.
-fn asked(body: &wire::ResolveHold) -> Answered<(Choice, Option<Digest>)> {
+fn asked(body: &wire::ResolveHold) -> ApiResult<(Choice, Option<Digest>)> {
     let no_digest = |_| Problem::invalid("invalid digest; send the digest shown with the hold");
     let digest = body.digest.as_deref().map(str::parse).transpose().map_err(no_digest)?;
     Ok((map::wanted(body)?, digest))
@@ -338,20 +338,20 @@ fn asked(body: &wire::ResolveHold) -> Answered<(Choice, Option<Digest>)> {
 )]
 async fn receipt(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(hold): Segment,
-) -> Answered<Json<wire::ReceiptBody>> {
+) -> ApiResult<Json<wire::ReceiptBody>> {
     let hold = hold_id(&hold)?;
     let receipt = app.engine.reads().receipt(&who, hold).await.map_err(about(hold.run))?;
     Ok(Json(map::receipt(hold, &receipt)))
 }
 
 /// What is no id at all is answered like the id of nothing.
-fn run_id(text: &str) -> Answered<RunId> {
+fn run_id(text: &str) -> ApiResult<RunId> {
     text.parse().map_err(|_| Problem::not_found())
 }
 
-fn hold_id(text: &str) -> Answered<HoldId> {
+fn hold_id(text: &str) -> ApiResult<HoldId> {
     text.parse().map_err(|_| Problem::not_found())
 }
 
@@ -366,7 +366,7 @@ pub(super) fn bad_name(bad: BadName) -> Problem {
     Problem::invalid(bad.to_string())
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Answered<Option<&'a str>> {
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> ApiResult<Option<&'a str>> {
     let unreadable = |_| Problem::bad_request(format!("the header {name} is not plain text"));
     headers.get(name).map(|value| value.to_str()).transpose().map_err(unreadable)
 }

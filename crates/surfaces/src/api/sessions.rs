@@ -1,4 +1,4 @@
-//! The handlers of conversations: list, show, metadata, what waits in them, delete.
+//! The handlers of conversations: list, show, metadata, what is pending in them, delete.
 //!
 //! The name of a conversation may be that of several agents; `?agent=` says which. Of several users', the caller's own is
 //! meant; `?owner=` names another's.
@@ -9,9 +9,9 @@ use axum::{Extension, Json};
 use standfast_core::name::{AgentName, SessionId, UserId};
 use standfast_engine::{SessionError, SessionList, SessionName};
 
-use super::routes::{Answered, DefaultAnswers, PAGE, PAGE_MAX, Who, bad_name};
+use super::routes::{ApiResult, CallerOf, DefaultAnswers, PAGE, PAGE_MAX, bad_name};
 use super::{map, wire};
-use crate::http::{App, Args, JsonBody, More, Problem, Segment, refusal};
+use crate::http::{App, Args, JsonBody, Problem, ProblemDetails, Segment, refusal};
 
 /// Lists sessions, newest first.
 #[utoipa::path(
@@ -20,9 +20,9 @@ use crate::http::{App, Args, JsonBody, More, Problem, Segment, refusal};
 )]
 pub(super) async fn sessions(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Args(args): Args<wire::SessionsArgs>,
-) -> Answered<Json<wire::Sessions>> {
+) -> ApiResult<Json<wire::Sessions>> {
     let list = SessionList {
         agent: args.agent.map(AgentName::new).transpose().map_err(bad_name)?,
         cursor: args.cursor,
@@ -42,10 +42,10 @@ pub(super) async fn sessions(
 )]
 pub(super) async fn session(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(session): Segment,
     Args(args): Args<wire::SessionArgs>,
-) -> Answered<Json<wire::SessionBody>> {
+) -> ApiResult<Json<wire::SessionBody>> {
     let name = name(session, args.agent, args.owner)?;
     let view = app.engine.sessions().session(&who, &name).await.map_err(|error| session_problem(&error))?;
     Ok(Json(map::session_view(&view)))
@@ -60,11 +60,11 @@ pub(super) async fn session(
 )]
 pub(super) async fn change_session(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(session): Segment,
     Args(args): Args<wire::SessionArgs>,
     JsonBody(body): JsonBody<wire::ChangeSession>,
-) -> Answered<Json<wire::SessionBody>> {
+) -> ApiResult<Json<wire::SessionBody>> {
     let name = name(session, args.agent, args.owner)?;
     let changed = app.engine.sessions().merge_metadata(&who, &name, &body.metadata).await;
     changed.map_err(|error| session_problem(&error))?;
@@ -80,10 +80,10 @@ pub(super) async fn change_session(
 )]
 pub(super) async fn delete_session(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(session): Segment,
     Args(args): Args<wire::DeleteSessionArgs>,
-) -> Answered<Json<wire::DeletedSession>> {
+) -> ApiResult<Json<wire::DeletedSession>> {
     let name = name(session, args.agent, args.owner)?;
     let deleted = app.engine.submit().delete_session(&who, &name, args.force.unwrap_or(false)).await;
     Ok(Json(map::deleted(&deleted.map_err(|error| session_problem(&error))?)))
@@ -101,10 +101,10 @@ pub(super) async fn delete_session(
 )]
 pub(super) async fn pending(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path((session, run)): Path<(String, String)>,
     Args(args): Args<wire::SessionArgs>,
-) -> Answered<Json<wire::ExecutionBody>> {
+) -> ApiResult<Json<wire::ExecutionBody>> {
     let name = name(session, args.agent, args.owner)?;
     let state =
         app.engine.sessions().pending(&who, &name, &run).await.map_err(|error| session_problem(&error))?;
@@ -112,7 +112,7 @@ pub(super) async fn pending(
 }
 
 /// What is no name at all is answered like the name of nothing.
-fn name(session: String, agent: Option<String>, owner: Option<String>) -> Answered<SessionName> {
+fn name(session: String, agent: Option<String>, owner: Option<String>) -> ApiResult<SessionName> {
     let session = SessionId::new(session).map_err(|_| Problem::not_found())?;
     let owner = owner.map(UserId::new).transpose().map_err(bad_name)?;
     Ok(SessionName { session, agent: agent.map(AgentName::new).transpose().map_err(bad_name)?, owner })
@@ -141,7 +141,7 @@ fn session_problem(error: &SessionError) -> Problem {
     match error {
         SessionError::Ambiguous { agents } => {
             let agents = agents.iter().map(ToString::to_string).collect();
-            problem.with(More { agents, ..More::default() })
+            problem.with(ProblemDetails { agents, ..ProblemDetails::default() })
         }
         SessionError::Engine(_)
         | SessionError::AmbiguousOwner { .. }

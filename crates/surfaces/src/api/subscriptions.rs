@@ -16,7 +16,7 @@ use standfast_engine::{
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::routes::{Answered, DefaultAnswers, PAGE, PAGE_MAX, Who, bad_name};
+use super::routes::{ApiResult, CallerOf, DefaultAnswers, PAGE, PAGE_MAX, bad_name};
 use crate::http::{App, Args, Problem, Repeatable, Segment, refusal, rfc3339};
 
 pub use webhook::Webhook;
@@ -41,9 +41,9 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 )]
 async fn subscriptions(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Args(args): Args<wire::SubscriptionsArgs>,
-) -> Answered<Json<wire::Subscriptions>> {
+) -> ApiResult<Json<wire::Subscriptions>> {
     let limit = args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
     let (found, next) = app.engine.subscriptions().list(&who, args.cursor, limit).await.map_err(problem)?;
     let subscriptions = found.iter().map(body).collect();
@@ -58,9 +58,9 @@ async fn subscriptions(
 )]
 async fn subscribe(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Repeatable { body: asked, once }: Repeatable<wire::NewSubscriptionBody>,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     let no_run = |_| Problem::invalid("run is no id of a run");
     let run = asked.run.as_deref().map(str::parse).transpose().map_err(no_run)?;
     let agent = asked.agent.map(AgentName::new).transpose().map_err(bad_name)?;
@@ -80,9 +80,9 @@ async fn subscribe(
 )]
 async fn subscription(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
-) -> Answered<Json<wire::SubscriptionBody>> {
+) -> ApiResult<Json<wire::SubscriptionBody>> {
     let view = app.engine.subscriptions().subscription(&who, &id).await.map_err(problem)?;
     Ok(Json(body(&view)))
 }
@@ -95,9 +95,9 @@ async fn subscription(
 )]
 async fn unsubscribe(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
-) -> Answered<StatusCode> {
+) -> ApiResult<StatusCode> {
     app.engine.subscriptions().unsubscribe(&who, &id).await.map_err(problem)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -110,9 +110,9 @@ async fn unsubscribe(
 )]
 async fn rotate(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
-) -> Answered<Json<wire::WithSecret>> {
+) -> ApiResult<Json<wire::WithSecret>> {
     let (view, secret) = app.engine.subscriptions().rotate(&who, &id).await.map_err(problem)?;
     Ok(Json(wire::WithSecret { subscription: body(&view), secret: secret.reveal() }))
 }
@@ -121,17 +121,17 @@ async fn rotate(
 #[utoipa::path(
     post, path = "/subscriptions/{subscription}/test", tag = "subscriptions",
     params(("subscription" = String, Path, description = "The subscription's id")),
-    responses((status = 200, body = wire::Pinged), DefaultAnswers)
+    responses((status = 200, body = wire::PingResult), DefaultAnswers)
 )]
 async fn test(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
-) -> Answered<Json<wire::Pinged>> {
+) -> ApiResult<Json<wire::PingResult>> {
     let answered = app.engine.subscriptions().ping(&who, &id).await.map_err(problem)?;
     Ok(Json(match answered {
-        Ok(status) => wire::Pinged { delivered: true, status: Some(status), error: None },
-        Err(why) => wire::Pinged { delivered: false, status: None, error: Some(why) },
+        Ok(status) => wire::PingResult { delivered: true, status: Some(status), error: None },
+        Err(why) => wire::PingResult { delivered: false, status: None, error: Some(why) },
     }))
 }
 
@@ -143,9 +143,9 @@ async fn test(
 )]
 async fn enable(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
-) -> Answered<Json<wire::SubscriptionBody>> {
+) -> ApiResult<Json<wire::SubscriptionBody>> {
     Ok(Json(body(&app.engine.subscriptions().enable(&who, &id).await.map_err(problem)?)))
 }
 
@@ -157,9 +157,9 @@ async fn enable(
 )]
 async fn disable(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
-) -> Answered<Json<wire::SubscriptionBody>> {
+) -> ApiResult<Json<wire::SubscriptionBody>> {
     Ok(Json(body(&app.engine.subscriptions().disable(&who, &id).await.map_err(problem)?)))
 }
 
@@ -171,10 +171,10 @@ async fn disable(
 )]
 async fn dead_letters(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
     Args(args): Args<wire::DeadLettersArgs>,
-) -> Answered<Json<wire::DeadLetters>> {
+) -> ApiResult<Json<wire::DeadLetters>> {
     let limit = args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
     let page =
         app.engine.subscriptions().dead_letters(&who, &id, args.cursor, limit).await.map_err(problem)?;
@@ -193,9 +193,9 @@ async fn dead_letters(
 )]
 async fn resend(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path((id, letter)): Path<(String, String)>,
-) -> Answered<StatusCode> {
+) -> ApiResult<StatusCode> {
     let letter = letter.parse().map_err(|_| Problem::not_found())?;
     app.engine.subscriptions().resend(&who, &id, letter).await.map_err(problem)?;
     Ok(StatusCode::ACCEPTED)

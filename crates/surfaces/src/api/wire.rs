@@ -312,7 +312,7 @@ pub(super) struct HoldBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) assignee: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) decided: Option<Decided>,
+    pub(super) decided: Option<DecisionRecord>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -324,7 +324,7 @@ pub(super) enum HoldState {
 
 /// A decision on record.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
-pub(super) struct Decided {
+pub(super) struct DecisionRecord {
     pub(super) by: String,
     pub(super) at: String,
     pub(super) how: HowWord,
@@ -379,19 +379,19 @@ pub(super) struct HoldDetail {
     pub(super) data: Option<Box<RawText>>,
     /// The parent runs, the root first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) path: Vec<Above>,
+    pub(super) path: Vec<ParentRun>,
 }
 
 /// A parent run of a sub-run.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(super) struct Above {
+pub(super) struct ParentRun {
     pub(super) run: String,
     pub(super) agent: String,
 }
 
 /// The result of a decision.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Resolved {
+pub(super) struct DecisionResult {
     pub(super) outcome: OutcomeWord,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) votes: Option<u32>,

@@ -16,16 +16,16 @@ use crate::http::{Problem, keep_advice, status};
 
 /// A no.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct JobProblem {
     status: StatusCode,
     body: ErrorBody,
     retry_after: Option<u32>,
 }
 
-impl Refused {
+impl JobProblem {
     /// A no with a text.
-    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Refused {
-        Refused {
+    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> JobProblem {
+        JobProblem {
             status,
             body: ErrorBody { error: error.into(), status: None, pointer: None },
             retry_after: None,
@@ -33,29 +33,29 @@ impl Refused {
     }
 
     /// S2-29: there is no such call, or none that the caller may know of.
-    pub(super) fn unknown() -> Refused {
-        Refused::new(StatusCode::NOT_FOUND, "Unknown pending ID")
+    pub(super) fn unknown() -> JobProblem {
+        JobProblem::new(StatusCode::NOT_FOUND, "Unknown pending ID")
     }
 
     /// S2-29: the call is settled.
-    pub(super) fn not_waiting(now: CallStatus) -> Refused {
-        let mut refused = Refused::new(StatusCode::CONFLICT, "Not waiting");
+    pub(super) fn not_waiting(now: CallStatus) -> JobProblem {
+        let mut refused = JobProblem::new(StatusCode::CONFLICT, "Not waiting");
         refused.body.status = Some(now);
         refused
     }
 
     /// The body makes no sense.
-    pub(super) fn invalid(error: impl Into<String>) -> Refused {
-        Refused::new(StatusCode::UNPROCESSABLE_ENTITY, error)
+    pub(super) fn invalid(error: impl Into<String>) -> JobProblem {
+        JobProblem::new(StatusCode::UNPROCESSABLE_ENTITY, error)
     }
 
     /// The same, to be tried again after so many seconds.
-    pub(super) fn again_after(self, seconds: u32) -> Refused {
-        Refused { retry_after: Some(seconds), ..self }
+    pub(super) fn again_after(self, seconds: u32) -> JobProblem {
+        JobProblem { retry_after: Some(seconds), ..self }
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for JobProblem {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body)).into_response();
         if let Some(seconds) = self.retry_after {
@@ -65,81 +65,81 @@ impl IntoResponse for Refused {
     }
 }
 
-impl From<Problem> for Refused {
-    fn from(problem: Problem) -> Refused {
+impl From<Problem> for JobProblem {
+    fn from(problem: Problem) -> JobProblem {
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let refused = Refused::new(status, problem.detail);
-        Refused { retry_after: problem.more.retry_after, ..refused }
+        let refused = JobProblem::new(status, problem.detail);
+        JobProblem { retry_after: problem.more.retry_after, ..refused }
     }
 }
 
-impl From<ReportError> for Refused {
-    fn from(error: ReportError) -> Refused {
+impl From<ReportError> for JobProblem {
+    fn from(error: ReportError) -> JobProblem {
         match error {
-            ReportError::NoSuchJob => Refused::unknown(),
-            ReportError::NotSigned(why) => Refused::new(StatusCode::UNAUTHORIZED, why),
-            ReportError::Over(view) => Refused::not_waiting(map::status(&view.job.stands)),
-            ReportError::TooEarly => Refused::new(StatusCode::TOO_EARLY, error.to_string()).again_after(1),
+            ReportError::NoSuchJob => JobProblem::unknown(),
+            ReportError::NotSigned(why) => JobProblem::new(StatusCode::UNAUTHORIZED, why),
+            ReportError::Over(view) => JobProblem::not_waiting(map::status(&view.job.stands)),
+            ReportError::TooEarly => JobProblem::new(StatusCode::TOO_EARLY, error.to_string()).again_after(1),
             ReportError::Engine(error) => error.into(),
         }
     }
 }
 
-impl From<EngineError> for Refused {
-    fn from(error: EngineError) -> Refused {
+impl From<EngineError> for JobProblem {
+    fn from(error: EngineError) -> JobProblem {
         let text = error.to_string();
         match error {
-            EngineError::NotFound => Refused::unknown(),
-            EngineError::Refused(refusal) => Refused::new(status::of_refusal(&refusal), text),
+            EngineError::NotFound => JobProblem::unknown(),
+            EngineError::Refused(refusal) => JobProblem::new(status::of_refusal(&refusal), text),
             EngineError::BreaksSchema(broken) => {
                 let place = match broken.pointer.as_str() {
                     "" => "the result".to_owned(),
                     pointer => format!("the result at {pointer}"),
                 };
                 let mut refused =
-                    Refused::invalid(format!("{place} does not match the schema: {}", broken.why));
+                    JobProblem::invalid(format!("{place} does not match the schema: {}", broken.why));
                 refused.body.pointer = Some(broken.pointer);
                 refused
             }
-            EngineError::KeyReused { .. } => Refused::invalid(text),
-            EngineError::NoSuchAgent { .. } => Refused::new(StatusCode::NOT_FOUND, text),
-            EngineError::SessionClosed { .. } => Refused::new(StatusCode::CONFLICT, text),
-            EngineError::MissingScope(_) => Refused::new(StatusCode::FORBIDDEN, text),
+            EngineError::KeyReused { .. } => JobProblem::invalid(text),
+            EngineError::NoSuchAgent { .. } => JobProblem::new(StatusCode::NOT_FOUND, text),
+            EngineError::SessionClosed { .. } => JobProblem::new(StatusCode::CONFLICT, text),
+            EngineError::MissingScope(_) => JobProblem::new(StatusCode::FORBIDDEN, text),
             EngineError::Store(failure) => {
                 let (status, again) = status::of_store(&failure);
-                Refused { retry_after: again, ..Refused::new(status, text) }
+                JobProblem { retry_after: again, ..JobProblem::new(status, text) }
             }
         }
     }
 }
 
-impl From<SubscriptionError> for Refused {
-    fn from(error: SubscriptionError) -> Refused {
+impl From<SubscriptionError> for JobProblem {
+    fn from(error: SubscriptionError) -> JobProblem {
         let text = error.to_string();
         match error {
             SubscriptionError::Engine(error) => error.into(),
-            SubscriptionError::Invalid(why) => Refused::invalid(why),
-            SubscriptionError::NotAllowed(why) => Refused::new(StatusCode::FORBIDDEN, why),
-            SubscriptionError::NoKey => Refused::new(StatusCode::SERVICE_UNAVAILABLE, text),
+            SubscriptionError::Invalid(why) => JobProblem::invalid(why),
+            SubscriptionError::NotAllowed(why) => JobProblem::new(StatusCode::FORBIDDEN, why),
+            SubscriptionError::NoKey => JobProblem::new(StatusCode::SERVICE_UNAVAILABLE, text),
         }
     }
 }
 
-impl From<SessionError> for Refused {
-    fn from(error: SessionError) -> Refused {
+impl From<SessionError> for JobProblem {
+    fn from(error: SessionError) -> JobProblem {
         let text = error.to_string();
         match error {
             SessionError::Engine(EngineError::NotFound) => {
-                Refused::new(StatusCode::NOT_FOUND, "session not found, or you don't have access")
+                JobProblem::new(StatusCode::NOT_FOUND, "session not found, or you don't have access")
             }
             SessionError::Engine(error) => error.into(),
             SessionError::Ambiguous { .. } | SessionError::AmbiguousOwner { .. } => {
-                Refused::new(StatusCode::CONFLICT, text)
+                JobProblem::new(StatusCode::CONFLICT, text)
             }
-            SessionError::NotYours(_) => Refused::new(StatusCode::FORBIDDEN, text),
-            SessionError::CallStarted { .. } => Refused::new(StatusCode::CONFLICT, text),
-            SessionError::Metadata(_) | SessionError::NoState(_) => Refused::invalid(text),
-            SessionError::BadMetadata(_) => Refused::new(StatusCode::INTERNAL_SERVER_ERROR, text),
+            SessionError::NotYours(_) => JobProblem::new(StatusCode::FORBIDDEN, text),
+            SessionError::CallStarted { .. } => JobProblem::new(StatusCode::CONFLICT, text),
+            SessionError::Metadata(_) | SessionError::NoState(_) => JobProblem::invalid(text),
+            SessionError::BadMetadata(_) => JobProblem::new(StatusCode::INTERNAL_SERVER_ERROR, text),
         }
     }
 }
@@ -150,7 +150,7 @@ pub async fn problems_as_errors(request: Request, next: Next) -> Response {
     let is_ours = path.starts_with("/async-tool/") || path.starts_with("/async-tools/");
     let response = next.run(request).await;
     let Some(problem) = response.extensions().get::<Problem>().filter(|_| is_ours) else { return response };
-    let mut told = Refused::from(problem.clone()).into_response();
+    let mut told = JobProblem::from(problem.clone()).into_response();
     keep_advice(response.headers(), told.headers_mut());
     told
 }

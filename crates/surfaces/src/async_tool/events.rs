@@ -39,7 +39,7 @@ const OVERLAP: Millis = Millis::seconds(60);
 const FOLLOWED_MAX: usize = 1000;
 
 /// What a reader wants to hear.
-pub(super) struct Wanted {
+pub(super) struct StreamStart {
     /// Of one conversation only.
     pub(super) session: Option<SessionId>,
     /// Where it was when it went away.
@@ -47,10 +47,10 @@ pub(super) struct Wanted {
 }
 
 /// The calls that wait, and everything that happens to calls from now on, or from where the reader was.
-pub(super) fn stream(app: &App, who: Principal, pass: Pass, wanted: Wanted) -> Response {
+pub(super) fn stream(app: &App, who: Principal, pass: Pass, wanted: StreamStart) -> Response {
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let reading = Reading {
+    let reading = EventReader {
         changes: app.engine.reads().changes(),
         stopping: app.stopping.clone(),
         app: app.clone(),
@@ -71,7 +71,7 @@ pub(super) fn stream(app: &App, who: Principal, pass: Pass, wanted: Wanted) -> R
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
-struct Reading {
+struct EventReader {
     app: App,
     who: Principal,
     pass: Pass,
@@ -90,7 +90,7 @@ struct Reading {
     ready: VecDeque<JobView>,
 }
 
-impl Reading {
+impl EventReader {
     async fn next(&mut self) -> Option<Event> {
         while self.ready.is_empty() {
             let heard = tokio::select! {
@@ -139,7 +139,7 @@ impl Reading {
         Ok(())
     }
 
-    /// What waits, and what waited when it was last looked at.
+    /// What is pending, and what waited when it was last looked at.
     async fn look_at_all(&mut self) -> Result<(), EngineError> {
         let began = self.app.engine.clock().now();
         if let Some(from) = self.missed {
@@ -199,7 +199,7 @@ impl Reading {
         if self.told.get(&text).is_some_and(|(_, told, _)| *told >= at) {
             return;
         }
-        // What is over is remembered too, for as long as there is room: its run may change again.
+        // What has ended is remembered too, for as long as there is room: its run may change again.
         if self.told.len() >= FOLLOWED_MAX * 4 {
             self.told.pop_first();
         }

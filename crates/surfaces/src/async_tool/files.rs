@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// How much was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Written {
+pub struct ExportCount {
     /// Files of calls.
     pub calls: u64,
     /// Files of conversations.
@@ -45,7 +45,7 @@ pub struct Written {
 /// Why not everything was written.
 #[derive(Debug, thiserror::Error)]
 pub enum NotWritten {
-    /// The store says no.
+    /// The store refuses it.
     #[error("{0}")]
     Engine(#[from] EngineError),
     /// A conversation cannot be read.
@@ -75,7 +75,7 @@ struct Expiration {
 
 /// What is known of a call that has a file.
 #[derive(Debug, Clone)]
-struct Known {
+struct KnownCall {
     of: SessionKey,
     status: String,
     expires_at: Option<i64>,
@@ -85,7 +85,7 @@ struct Known {
 #[derive(Debug)]
 struct Files {
     directory: PathBuf,
-    calls: BTreeMap<String, Known>,
+    calls: BTreeMap<String, KnownCall>,
 }
 
 impl Files {
@@ -100,8 +100,8 @@ impl Files {
         engine: &Engine,
         who: &Principal,
         agents: Option<&BTreeSet<AgentName>>,
-    ) -> Result<Written, NotWritten> {
-        let (mut written, mut cursor) = (Written::default(), None);
+    ) -> Result<ExportCount, NotWritten> {
+        let (mut written, mut cursor) = (ExportCount::default(), None);
         self.calls.clear();
         loop {
             let page =
@@ -138,7 +138,7 @@ impl Files {
             put(&self.directory.join("pending_tool").join(format!("{id}.json")), &record)?;
             let status = record["status"].as_str().unwrap_or_default().to_owned();
             let expires_at = view.job.expires_at.filter(|_| view.job.is_open()).map(|at| at.0);
-            self.calls.insert(id, Known { of: of.clone(), status, expires_at });
+            self.calls.insert(id, KnownCall { of: of.clone(), status, expires_at });
         }
         write_session(engine, who, &name, &self.directory).await?;
         Ok(u64::try_from(views.len()).unwrap_or(u64::MAX))
@@ -171,7 +171,11 @@ impl Files {
 }
 
 /// Writes everything that this principal may see below a directory. Files of calls that are no longer shown are removed.
-pub async fn write_files(engine: &Engine, who: &Principal, directory: &Path) -> Result<Written, NotWritten> {
+pub async fn write_files(
+    engine: &Engine,
+    who: &Principal,
+    directory: &Path,
+) -> Result<ExportCount, NotWritten> {
     Files::below(directory)?.write_all(engine, who, None).await
 }
 

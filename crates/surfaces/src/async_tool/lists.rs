@@ -12,8 +12,8 @@ use standfast_engine::{JobList, JobView};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::error::Refused;
-use super::routes::{Answered, Who};
+use super::error::JobProblem;
+use super::routes::{CallerOf, JobResult};
 use super::{map, wire};
 use crate::http::{App, Args};
 
@@ -42,15 +42,15 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 )]
 async fn pending(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     uri: Uri,
     Args(args): Args<wire::PendingArgs>,
-) -> Answered<(HeaderMap, Json<Vec<wire::PendingToolCall>>)> {
+) -> JobResult<(HeaderMap, Json<Vec<wire::PendingToolCall>>)> {
     let over = match args.status {
         None | Some(wire::CallStatus::Waiting | wire::CallStatus::Processing) => false,
         Some(wire::CallStatus::Completed | wire::CallStatus::Failed | wire::CallStatus::Expired) => true,
     };
-    let invalid = |bad: standfast_core::name::BadName| Refused::invalid(bad.to_string());
+    let invalid = |bad: standfast_core::name::BadName| JobProblem::invalid(bad.to_string());
     let limit = args.limit.unwrap_or(LISTED_MAX).clamp(1, LISTED_MAX);
     let mut list = JobList {
         agent: args.agent.map(AgentName::new).transpose().map_err(invalid)?,
@@ -85,10 +85,10 @@ async fn pending(
 )]
 async fn waiting_sessions(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     uri: Uri,
     Args(args): Args<wire::PageArgs>,
-) -> Answered<(HeaderMap, Json<Vec<wire::WaitingSession>>)> {
+) -> JobResult<(HeaderMap, Json<Vec<wire::WaitingSession>>)> {
     let limit = args.limit.unwrap_or(LISTED_MAX).clamp(1, LISTED_MAX);
     let page = app.engine.jobs().waiting_sessions(&who, (args.cursor, limit)).await?;
     let found = page.items.into_iter().map(map::waiting_session).collect();

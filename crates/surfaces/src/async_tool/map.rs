@@ -38,7 +38,7 @@ pub(super) fn status(stands: &JobProgress) -> CallStatus {
     }
 }
 
-/// How a job stands that is over.
+/// How a job stands that has ended.
 pub(super) fn status_of_end(end: &JobEnd) -> CallStatus {
     match end {
         JobEnd::Result(_) => CallStatus::Completed,

@@ -21,7 +21,7 @@ use super::wire::{CallStatus, ToolResult};
 
 /// Whoever is told how a call ended.
 #[derive(Debug, Clone, Copy)]
-pub struct Settled;
+pub struct JobReceiver;
 
 /// The details of a receiver that is told of every call of its run.
 pub(super) const OF_EVERY_CALL: &str = "*";
@@ -30,7 +30,7 @@ pub(super) const OF_EVERY_CALL: &str = "*";
 const STOP: &str = "stop";
 
 #[derive(Serialize)]
-struct Told {
+struct JobNotice {
     #[serde(rename = "pendingID")]
     pending_id: String,
     status: CallStatus,
@@ -42,7 +42,7 @@ struct Told {
     error: Option<String>,
 }
 
-impl ReceiverKind for Settled {
+impl ReceiverKind for JobReceiver {
     fn name(&self) -> &'static str {
         JOB_RECEIVER
     }
@@ -74,7 +74,7 @@ impl ReceiverKind for Settled {
             Err(error) => (None, Some(error)),
         };
         let action = is_given_up(&end).then_some(STOP);
-        let told = Told { pending_id: id, status: map::status_of_end(&end), action, result, error };
+        let told = JobNotice { pending_id: id, status: map::status_of_end(&end), action, result, error };
         let body = serde_json::to_string(&told).ok()?;
         let secret = telling.brought?;
         let id = delivery_id(telling.subscription, run.id, event);

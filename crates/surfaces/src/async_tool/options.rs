@@ -13,9 +13,9 @@ use standfast_engine::{Callback, JOB_RECEIVER};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::error::Refused;
+use super::error::JobProblem;
 use super::notice::OF_EVERY_CALL;
-use super::routes::{Answered, Who, hold_id};
+use super::routes::{CallerOf, JobResult, hold_id};
 use super::wire;
 use crate::http::{App, Repeatable, Segment};
 
@@ -35,15 +35,15 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 )]
 async fn call_webhook(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
     Repeatable { body, .. }: Repeatable<wire::WebhookOptions>,
-) -> Answered<Json<wire::WebhookSet>> {
+) -> JobResult<Json<wire::WebhookSet>> {
     let hold = hold_id(&id)?;
     let jobs = app.engine.jobs();
     let settled = |view: &standfast_engine::JobView| !view.job.is_open();
     if settled(&jobs.job(&who, hold).await?) {
-        return Err(Refused::new(StatusCode::CONFLICT, "Not waiting"));
+        return Err(JobProblem::new(StatusCode::CONFLICT, "Not waiting"));
     }
     let (secret, shown) = secret(body.webhook_secret)?;
     let callback = Callback {
@@ -56,7 +56,7 @@ async fn call_webhook(
     app.engine.callbacks().call_back(&who, hold.run, callback).await?;
     // What ended in between was told to nobody here.
     if settled(&jobs.job(&who, hold).await?) {
-        return Err(Refused::new(StatusCode::CONFLICT, "Not waiting"));
+        return Err(JobProblem::new(StatusCode::CONFLICT, "Not waiting"));
     }
     Ok(Json(wire::WebhookSet { success: true, webhook_secret: shown }))
 }
@@ -69,11 +69,11 @@ async fn call_webhook(
 )]
 async fn run_webhook(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
     Repeatable { body, .. }: Repeatable<wire::WebhookOptions>,
-) -> Answered<Json<wire::WebhookSet>> {
-    let nothing = |_| Refused::new(StatusCode::NOT_FOUND, "run not found, or you don't have access");
+) -> JobResult<Json<wire::WebhookSet>> {
+    let nothing = |_| JobProblem::new(StatusCode::NOT_FOUND, "run not found, or you don't have access");
     let run: RunId = id.parse().map_err(nothing)?;
     let (secret, shown) = secret(body.webhook_secret)?;
     let callback = Callback {
@@ -88,10 +88,10 @@ async fn run_webhook(
 }
 
 /// The secret to sign with, and the one to show: only what the server made.
-fn secret(given: Option<String>) -> Answered<(String, Option<String>)> {
+fn secret(given: Option<String>) -> JobResult<(String, Option<String>)> {
     match given {
         Some(given) if given.is_empty() || given.len() > SECRET_MAX => {
-            Err(Refused::invalid(format!("webhookSecret must have 1 to {SECRET_MAX} bytes")))
+            Err(JobProblem::invalid(format!("webhookSecret must have 1 to {SECRET_MAX} bytes")))
         }
         Some(given) => Ok((given, None)),
         None => {

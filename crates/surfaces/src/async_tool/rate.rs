@@ -17,18 +17,18 @@ const COUNTED_MAX: usize = 20_000;
 /// Who reported how often lately.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
-    counted: Mutex<HashMap<Digest, Counted>>,
+    counted: Mutex<HashMap<Digest, SenderCount>>,
 }
 
 #[derive(Debug)]
-struct Counted {
+struct SenderCount {
     since: Timestamp,
     times: u32,
 }
 
 /// Who or what is counted.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Of<'a> {
+pub(super) enum RateSubject<'a> {
     /// A caller.
     Caller(&'a str),
     /// A call.
@@ -37,13 +37,13 @@ pub(super) enum Of<'a> {
 
 impl Rate {
     /// Counts one more. When that is too many: after how many seconds it may be tried again.
-    pub(super) fn take(&self, of: Of<'_>, most: u32, now: Timestamp) -> Result<(), u32> {
+    pub(super) fn take(&self, of: RateSubject<'_>, most: u32, now: Timestamp) -> Result<(), u32> {
         let key = match of {
-            Of::Caller(name) => digest::of_parts("caller", &[name.as_bytes()]),
-            Of::Call(id) => digest::of_parts("call", &[id.as_bytes()]),
+            RateSubject::Caller(name) => digest::of_parts("caller", &[name.as_bytes()]),
+            RateSubject::Call(id) => digest::of_parts("call", &[id.as_bytes()]),
         };
         let mut all = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_current = |counted: &Counted| now.since(counted.since) < WINDOW;
+        let is_current = |counted: &SenderCount| now.since(counted.since) < WINDOW;
         if let Some(counted) = all.get_mut(&key).filter(|counted| is_current(counted)) {
             if counted.times >= most {
                 let left = WINDOW.0.saturating_sub(now.since(counted.since).0);
@@ -59,7 +59,7 @@ impl Rate {
             let oldest = all.iter().min_by_key(|(_, counted)| counted.since).map(|(key, _)| *key);
             oldest.map(|key| all.remove(&key));
         }
-        all.insert(key, Counted { since: now, times: 1 });
+        all.insert(key, SenderCount { since: now, times: 1 });
         Ok(())
     }
 }
@@ -74,12 +74,16 @@ mod tests {
         let rate = Rate::default();
         let at = |seconds: i64| Timestamp(seconds * 1000);
         for _ in 0..3 {
-            assert_eq!(rate.take(Of::Caller("ann"), 3, at(0)), Ok(()));
+            assert_eq!(rate.take(RateSubject::Caller("ann"), 3, at(0)), Ok(()));
         }
-        assert_eq!(rate.take(Of::Caller("ann"), 3, at(20)), Err(40));
-        assert_eq!(rate.take(Of::Caller("bob"), 3, at(20)), Ok(()));
-        assert_eq!(rate.take(Of::Call("ann"), 3, at(20)), Ok(()), "a call of that name is no caller");
-        assert_eq!(rate.take(Of::Caller("ann"), 3, at(60)), Ok(()));
+        assert_eq!(rate.take(RateSubject::Caller("ann"), 3, at(20)), Err(40));
+        assert_eq!(rate.take(RateSubject::Caller("bob"), 3, at(20)), Ok(()));
+        assert_eq!(
+            rate.take(RateSubject::Call("ann"), 3, at(20)),
+            Ok(()),
+            "a call of that name is no caller"
+        );
+        assert_eq!(rate.take(RateSubject::Caller("ann"), 3, at(60)), Ok(()));
     }
 
     /// A flood of callers fills no memory, and what was counted last stays.
@@ -88,10 +92,10 @@ mod tests {
         let rate = Rate::default();
         for n in 0..COUNTED_MAX + 100 {
             let now = Timestamp(i64::try_from(n / 1000).unwrap());
-            assert_eq!(rate.take(Of::Caller(&n.to_string()), 1, now), Ok(()));
+            assert_eq!(rate.take(RateSubject::Caller(&n.to_string()), 1, now), Ok(()));
         }
         assert_eq!(rate.counted.lock().unwrap().len(), COUNTED_MAX);
         let last = (COUNTED_MAX + 99).to_string();
-        assert!(rate.take(Of::Caller(&last), 1, Timestamp(25)).is_err());
+        assert!(rate.take(RateSubject::Caller(&last), 1, Timestamp(25)).is_err());
     }
 }

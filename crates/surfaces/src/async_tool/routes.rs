@@ -23,14 +23,14 @@ use standfast_engine::{IdempotencyKey, JobView, Report, ReportBody, SessionName,
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::error::Refused;
-use super::events::Wanted;
-use super::rate::{Of, Rate};
+use super::error::JobProblem;
+use super::events::StreamStart;
+use super::rate::{Rate, RateSubject};
 use super::{events, lists, map, options, wire};
 use crate::http::{App, Args, Pass, Peer, Segment, body_bytes, idempotency_key, is_too_deep};
 
-pub(super) type Answered<T> = Result<T, Refused>;
-pub(super) type Who = Extension<Principal>;
+pub(super) type JobResult<T> = Result<T, JobProblem>;
+pub(super) type CallerOf = Extension<Principal>;
 
 /// The routes, each with its description.
 pub fn routes() -> OpenApiRouter<App> {
@@ -60,7 +60,7 @@ pub fn alias() -> Router<App> {
 #[utoipa::path(
     post, path = "/result", tag = "async tools", request_body = wire::SubmitResult,
     responses(
-        (status = 200, body = wire::Done),
+        (status = 200, body = wire::DoneResponse),
         (status = "default", body = wire::ErrorBody, description = "Unknown, settled, not signed, or rate-limited")
     )
 )]
@@ -68,8 +68,8 @@ async fn result(
     State(app): State<App>,
     Extension(rate): Extension<Arc<Rate>>,
     request: Request,
-) -> Answered<Json<wire::Done>> {
-    let incoming = Incoming::of(&app, &rate, request).await?;
+) -> JobResult<Json<wire::DoneResponse>> {
+    let incoming = IncomingReport::of(&app, &rate, request).await?;
     let body: wire::SubmitResult = incoming.read()?;
     incoming.tell(&app, &rate, &body.pending_id, ReportBody::Result(checked_result(&body.result)?)).await
 }
@@ -78,7 +78,7 @@ async fn result(
 #[utoipa::path(
     post, path = "/error", tag = "async tools", request_body = wire::SubmitError,
     responses(
-        (status = 200, body = wire::Done),
+        (status = 200, body = wire::DoneResponse),
         (status = "default", body = wire::ErrorBody, description = "Unknown, settled, not signed, or rate-limited")
     )
 )]
@@ -86,8 +86,8 @@ async fn error(
     State(app): State<App>,
     Extension(rate): Extension<Arc<Rate>>,
     request: Request,
-) -> Answered<Json<wire::Done>> {
-    let incoming = Incoming::of(&app, &rate, request).await?;
+) -> JobResult<Json<wire::DoneResponse>> {
+    let incoming = IncomingReport::of(&app, &rate, request).await?;
     let body: wire::SubmitError = incoming.read()?;
     incoming.tell(&app, &rate, &body.pending_id, ReportBody::Error(body.error)).await
 }
@@ -96,7 +96,7 @@ async fn error(
 #[utoipa::path(
     post, path = "/progress", tag = "async tools", request_body = wire::Progress,
     responses(
-        (status = 200, body = wire::Done),
+        (status = 200, body = wire::DoneResponse),
         (status = "default", body = wire::ErrorBody, description = "Unknown, settled, not signed, or rate-limited")
     )
 )]
@@ -104,20 +104,20 @@ async fn progress(
     State(app): State<App>,
     Extension(rate): Extension<Arc<Rate>>,
     request: Request,
-) -> Answered<Json<wire::Done>> {
-    let incoming = Incoming::of(&app, &rate, request).await?;
+) -> JobResult<Json<wire::DoneResponse>> {
+    let incoming = IncomingReport::of(&app, &rate, request).await?;
     let body: wire::Progress = incoming.read()?;
     let processing = match body.status {
         None | Some(wire::CallStatus::Processing) => true,
         Some(wire::CallStatus::Waiting) => false,
         Some(wire::CallStatus::Completed | wire::CallStatus::Failed | wire::CallStatus::Expired) => {
-            return Err(Refused::invalid(
+            return Err(JobProblem::invalid(
                 "progress has the status processing or waiting; a result goes to /result",
             ));
         }
     };
     if body.progress.is_some_and(|part| !(0.0..=1.0).contains(&part)) {
-        return Err(Refused::invalid("progress is a number from 0 to 1"));
+        return Err(JobProblem::invalid("progress is a number from 0 to 1"));
     }
     let said = ReportBody::Progress { note: note(body.output, body.progress), processing };
     incoming.tell(&app, &rate, &body.pending_id, said).await
@@ -133,7 +133,7 @@ async fn progress(
         ("webhook-signature" = Option<String>, Header, description = "Standard Webhooks: `v1,` and the signature in base64")
     ),
     responses(
-        (status = 200, body = wire::Done),
+        (status = 200, body = wire::DoneResponse),
         (status = "default", body = wire::ErrorBody, description = "Unknown, settled, not signed, or rate-limited")
     )
 )]
@@ -141,18 +141,18 @@ async fn webhook(
     State(app): State<App>,
     Extension(rate): Extension<Arc<Rate>>,
     request: Request,
-) -> Answered<Json<wire::Done>> {
-    let incoming = Incoming::of(&app, &rate, request).await?;
+) -> JobResult<Json<wire::DoneResponse>> {
+    let incoming = IncomingReport::of(&app, &rate, request).await?;
     if incoming.signature.is_none() {
         let why = "sign the body: X-Webhook-Signature with the secret of the call, or the headers of Standard Webhooks";
-        return Err(Refused::new(StatusCode::UNAUTHORIZED, why));
+        return Err(JobProblem::new(StatusCode::UNAUTHORIZED, why));
     }
     let body: wire::Webhook = incoming.read()?;
     let said = match (&body.result, body.error) {
         (Some(result), None) => ReportBody::Result(checked_result(result)?),
         (None, Some(error)) => ReportBody::Error(error),
         (Some(_), Some(_)) | (None, None) => {
-            return Err(Refused::invalid("the body has either a result or an error"));
+            return Err(JobProblem::invalid("the body has either a result or an error"));
         }
     };
     incoming.tell(&app, &rate, &body.pending_id, said).await
@@ -165,9 +165,9 @@ async fn webhook(
 )]
 async fn one_pending(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
-) -> Answered<Json<wire::PendingToolCall>> {
+) -> JobResult<Json<wire::PendingToolCall>> {
     Ok(Json(map::record(&app.engine.jobs().job(&who, hold_id(&id)?).await?)))
 }
 
@@ -175,13 +175,13 @@ async fn one_pending(
 #[utoipa::path(
     delete, path = "/pending/{id}", tag = "async tools",
     params(("id" = String, Path, description = "The call's pending id")),
-    responses((status = 200, body = wire::Done), (status = "default", body = wire::ErrorBody))
+    responses((status = 200, body = wire::DoneResponse), (status = "default", body = wire::ErrorBody))
 )]
 async fn cancel_pending(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
-) -> Answered<Json<wire::Done>> {
+) -> JobResult<Json<wire::DoneResponse>> {
     let report = Report {
         job: hold_id(&id)?,
         said: ReportBody::Withdrawn,
@@ -226,18 +226,18 @@ async fn tools(State(app): State<App>) -> Json<Vec<wire::AsyncToolDefinition>> {
 )]
 async fn follow(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Extension(pass): Extension<Pass>,
     Args(args): Args<wire::PendingArgs>,
     headers: HeaderMap,
-) -> Answered<Response> {
+) -> JobResult<Response> {
     let session = args.session_id.map(SessionId::new).transpose();
-    let session = session.map_err(|bad| Refused::invalid(bad.to_string()))?;
+    let session = session.map_err(|bad| JobProblem::invalid(bad.to_string()))?;
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
     let last = last.map(|last| last.parse::<u64>()).transpose();
-    let last = last.map_err(|_| Refused::invalid("Last-Event-ID is the id of an event of this stream"))?;
+    let last = last.map_err(|_| JobProblem::invalid("Last-Event-ID is the id of an event of this stream"))?;
     let from = last.or(args.cursor).map(|at| Timestamp(i64::try_from(at).unwrap_or(i64::MAX)));
-    Ok(events::stream(&app, who, pass, Wanted { session, from }))
+    Ok(events::stream(&app, who, pass, StreamStart { session, from }))
 }
 
 /// What a conversation is doing.
@@ -248,10 +248,10 @@ async fn follow(
 )]
 async fn session_status(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
     Args(args): Args<wire::SessionArgs>,
-) -> Answered<Json<wire::SessionStatus>> {
+) -> JobResult<Json<wire::SessionStatus>> {
     let now = app.engine.jobs().session_now(&who, &session_name(id, args)?).await?;
     Ok(Json(map::session(now)))
 }
@@ -264,10 +264,10 @@ async fn session_status(
 )]
 async fn session_parts(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
     Args(args): Args<wire::SessionArgs>,
-) -> Answered<Json<Vec<wire::ToolPart>>> {
+) -> JobResult<Json<Vec<wire::ToolPart>>> {
     let views = app.engine.jobs().session_jobs(&who, &session_name(id, args)?).await?;
     Ok(Json(views.iter().map(map::part).collect()))
 }
@@ -279,27 +279,27 @@ async fn session_parts(
 )]
 async fn recovery_status(
     State(app): State<App>,
-    Extension(who): Who,
-) -> Answered<Json<wire::RecoveryStatus>> {
+    Extension(who): CallerOf,
+) -> JobResult<Json<wire::RecoveryStatus>> {
     // It counts one tenant's runs, and is nobody else's business.
     if who.tenant == app.engine.settings().fixed.tenant {
-        Ok(Json(map::recovery(&app.engine.startup_report(), app.engine.jobs().silent_jobs())))
+        Ok(Json(map::recovery(&app.engine.startup_report(), app.engine.silent_jobs())))
     } else {
-        Err(Refused::new(StatusCode::NOT_FOUND, "not found, or you don't have access"))
+        Err(JobProblem::new(StatusCode::NOT_FOUND, "not found, or you don't have access"))
     }
 }
 
 /// A report as it came.
-struct Incoming {
+struct IncomingReport {
     sender: Option<Principal>,
     signature: Option<Signature>,
     once: Option<IdempotencyKey>,
     body: Vec<u8>,
 }
 
-impl Incoming {
+impl IncomingReport {
     /// Reads a report, unless its sender sends too many.
-    async fn of(app: &App, rate: &Rate, request: Request) -> Answered<Incoming> {
+    async fn of(app: &App, rate: &Rate, request: Request) -> JobResult<IncomingReport> {
         let sender = request.extensions().get::<Principal>().cloned();
         let peer = request.extensions().get::<Peer>().map(|peer| peer.0.to_string());
         let name = match &sender {
@@ -307,26 +307,26 @@ impl Incoming {
             None => format!("peer {}", peer.unwrap_or_default()),
         };
         let most = app.engine.settings().jobs.per_caller;
-        rate.take(Of::Caller(&name), most, app.engine.clock().now()).map_err(too_often)?;
+        rate.take(RateSubject::Caller(&name), most, app.engine.clock().now()).map_err(too_often)?;
         let (signature, key) = (signature(request.headers())?, idempotency_key(request.headers())?);
         let route = format!("POST {}", request.uri().path());
         let body = body_bytes(request).await?;
         let once = key.map(|key| IdempotencyKey::new(route, key, digest::of_bytes(&body)));
-        Ok(Incoming { sender, signature, once, body })
+        Ok(IncomingReport { sender, signature, once, body })
     }
 
     /// The body in the form that a route wants.
-    fn read<T: DeserializeOwned>(&self) -> Answered<T> {
+    fn read<T: DeserializeOwned>(&self) -> JobResult<T> {
         if is_too_deep(&self.body) {
-            return Err(Refused::new(StatusCode::BAD_REQUEST, "the body is nested too deep"));
+            return Err(JobProblem::new(StatusCode::BAD_REQUEST, "the body is nested too deep"));
         }
         let raw: &RawValue = serde_json::from_slice(&self.body).map_err(|error| {
-            Refused::new(StatusCode::BAD_REQUEST, format!("the body is not JSON: {error}"))
+            JobProblem::new(StatusCode::BAD_REQUEST, format!("the body is not JSON: {error}"))
         })?;
         if !raw.get().starts_with('{') {
-            return Err(Refused::invalid("the body must be a JSON object"));
+            return Err(JobProblem::invalid("the body must be a JSON object"));
         }
-        serde_json::from_str(raw.get()).map_err(|error| Refused::invalid(format!("invalid body: {error}")))
+        serde_json::from_str(raw.get()).map_err(|error| JobProblem::invalid(format!("invalid body: {error}")))
     }
 
     /// Hands it on, unless there are too many about this call.
@@ -336,30 +336,35 @@ impl Incoming {
         rate: &Rate,
         pending: &str,
         said: ReportBody,
-    ) -> Answered<Json<wire::Done>> {
+    ) -> JobResult<Json<wire::DoneResponse>> {
         let job = hold_id(pending)?;
         let most = app.engine.settings().jobs.per_job;
-        rate.take(Of::Call(pending), most, app.engine.clock().now()).map_err(too_often)?;
-        let Incoming { sender, signature, once, body } = self;
+        rate.take(RateSubject::Call(pending), most, app.engine.clock().now()).map_err(too_often)?;
+        let IncomingReport { sender, signature, once, body } = self;
         let report = Report { job, said, sender, signature, body, once };
         Ok(Json(done(&app.engine.reports().take(report).await?)))
     }
 }
 
-fn done(view: &JobView) -> wire::Done {
-    wire::Done { success: true, pending_id: view.id().to_string(), status: map::status(&view.job.stands) }
+fn done(view: &JobView) -> wire::DoneResponse {
+    wire::DoneResponse {
+        success: true,
+        pending_id: view.id().to_string(),
+        status: map::status(&view.job.stands),
+    }
 }
 
-fn too_often(seconds: u32) -> Refused {
+fn too_often(seconds: u32) -> JobProblem {
     let why = format!("too many reports; try again in {seconds} seconds");
-    Refused::new(StatusCode::TOO_MANY_REQUESTS, why).again_after(seconds)
+    JobProblem::new(StatusCode::TOO_MANY_REQUESTS, why).again_after(seconds)
 }
 
 /// A result that has the form of the protocol, byte for byte as it came.
-fn checked_result(result: &RawValue) -> Answered<RawJson> {
-    serde_json::from_str::<wire::ToolResult>(result.get())
-        .map_err(|error| Refused::invalid(format!("result must be {{title, output, metadata}}: {error}")))?;
-    RawJson::parse(result.get()).map_err(|error| Refused::invalid(format!("result: {error}")))
+fn checked_result(result: &RawValue) -> JobResult<RawJson> {
+    serde_json::from_str::<wire::ToolResult>(result.get()).map_err(|error| {
+        JobProblem::invalid(format!("result must be {{title, output, metadata}}: {error}"))
+    })?;
+    RawJson::parse(result.get()).map_err(|error| JobProblem::invalid(format!("result: {error}")))
 }
 
 /// What people read of a job that is at work.
@@ -374,12 +379,13 @@ fn note(output: Option<String>, progress: Option<f64>) -> Body {
 }
 
 /// How a request is signed. A header that comes twice is none.
-fn signature(headers: &HeaderMap) -> Answered<Option<Signature>> {
-    let one = |name: &'static str| -> Answered<Option<String>> {
+fn signature(headers: &HeaderMap) -> JobResult<Option<Signature>> {
+    let one = |name: &'static str| -> JobResult<Option<String>> {
         let mut values = headers.get_all(name).iter();
         let (first, second) = (values.next(), values.next());
-        let unreadable =
-            || Refused::new(StatusCode::UNAUTHORIZED, format!("the header {name} must come once, as text"));
+        let unreadable = || {
+            JobProblem::new(StatusCode::UNAUTHORIZED, format!("the header {name} must come once, as text"))
+        };
         match (first, second) {
             (None, _) => Ok(None),
             (Some(value), None) => {
@@ -396,18 +402,18 @@ fn signature(headers: &HeaderMap) -> Answered<Option<Signature>> {
         }
         (_, _, _) => {
             let why = "webhook-id, webhook-timestamp and webhook-signature belong together";
-            Err(Refused::new(StatusCode::UNAUTHORIZED, why))
+            Err(JobProblem::new(StatusCode::UNAUTHORIZED, why))
         }
     }
 }
 
 /// What is no id at all is answered like the id of nothing.
-pub(super) fn hold_id(text: &str) -> Answered<HoldId> {
-    text.parse().map_err(|_| Refused::unknown())
+pub(super) fn hold_id(text: &str) -> JobResult<HoldId> {
+    text.parse().map_err(|_| JobProblem::unknown())
 }
 
-fn session_name(id: String, args: wire::SessionArgs) -> Answered<SessionName> {
-    let nothing = || Refused::new(StatusCode::NOT_FOUND, "session not found, or you don't have access");
+fn session_name(id: String, args: wire::SessionArgs) -> JobResult<SessionName> {
+    let nothing = || JobProblem::new(StatusCode::NOT_FOUND, "session not found, or you don't have access");
     let session = SessionId::new(id).map_err(|_| nothing())?;
     let agent = args.agent.map(AgentName::new).transpose().map_err(|_| nothing())?;
     let owner = args.owner.map(UserId::new).transpose().map_err(|_| nothing())?;

@@ -71,7 +71,7 @@ pub(super) struct CallTime {
     /// When the outside system said that it works on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) started: Option<i64>,
-    /// When it was over.
+    /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) completed: Option<i64>,
 }
@@ -150,7 +150,7 @@ pub(super) struct Progress {
 
 /// It was done.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Done {
+pub(super) struct DoneResponse {
     /// Always.
     pub(super) success: bool,
     /// To which call.
@@ -307,7 +307,7 @@ pub(super) enum PartState {
 pub(super) struct PartTime {
     /// When it began.
     pub(super) start: i64,
-    /// When it was over.
+    /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) end: Option<i64>,
 }

@@ -1,7 +1,7 @@
 //! The token that every form carries: a random cookie, and the same value in a hidden field (T21).
 //!
 //! Nothing is kept on the server, so a page that was shown before a restart still works after it. The door checks the
-//! `Origin` as well. [`Posted`] is the only way to a form's contents, so that no handler can forget the check.
+//! `Origin` as well. [`PostedForm`] is the only way to a form's contents, so that no handler can forget the check.
 
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, Request};
@@ -55,9 +55,9 @@ pub(crate) fn once() -> String {
 
 /// What a form says, after its token was checked.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Posted(Vec<(String, String)>);
+pub(crate) struct PostedForm(Vec<(String, String)>);
 
-impl Posted {
+impl PostedForm {
     /// The value of a field, with line breaks as one character; browsers send two.
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         let found = self.0.iter().find(|(known, _)| known == name);
@@ -66,20 +66,20 @@ impl Posted {
 }
 
 #[cfg(test)]
-impl Posted {
-    pub(crate) fn of(fields: Vec<(String, String)>) -> Posted {
-        Posted(fields)
+impl PostedForm {
+    pub(crate) fn of(fields: Vec<(String, String)>) -> PostedForm {
+        PostedForm(fields)
     }
 }
 
-impl<S: Send + Sync> FromRequest<S> for Posted {
+impl<S: Send + Sync> FromRequest<S> for PostedForm {
     type Rejection = Failure;
 
-    async fn from_request(request: Request, state: &S) -> Result<Posted, Failure> {
+    async fn from_request(request: Request, state: &S) -> Result<PostedForm, Failure> {
         let token = request.extensions().get::<Token>().cloned();
         let Form(fields) =
             Form::<Vec<(String, String)>>::from_request(request, state).await.map_err(unread)?;
-        let posted = Posted(fields);
+        let posted = PostedForm(fields);
         let (Some(token), Some(given)) = (token, posted.get(FIELD)) else { return Err(refused()) };
         if token.origin == Origin::Browser && is_same(&token.value, &given) {
             Ok(posted)

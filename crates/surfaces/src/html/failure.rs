@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// A page says no with the status that the API has for it; who should come back later is told when.
+    /// A page refuses with the status that the API has for it; who should come back later is told when.
     #[test]
     fn a_page_has_the_status_of_the_api() {
         let run = RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(0), [1; 5]);

@@ -34,7 +34,7 @@ struct Failures {
     count: u32,
 }
 
-/// What a failure comes to for whoever caused it.
+/// What follows from a failure for whoever caused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Throttle {
     /// It is only a failure.

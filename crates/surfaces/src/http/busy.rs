@@ -49,12 +49,12 @@ impl Drop for UnderWay {
 }
 
 /// The body of an answer; its request is under way as long as it is there.
-pub(super) struct Answering {
+pub(super) struct AnsweringBody {
     pub(super) body: Body,
     pub(super) _under_way: UnderWay,
 }
 
-impl HttpBody for Answering {
+impl HttpBody for AnsweringBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -70,23 +70,23 @@ where
 
 /// A JSON body that came in and is not judged yet: for routes that have other things to say first.
 #[derive(Debug)]
-pub struct Unjudged {
+pub struct UnparsedJson {
     headers: HeaderMap,
     route: String,
     bytes: Vec<u8>,
 }
 
-impl<S: Send + Sync> FromRequest<S> for Unjudged {
+impl<S: Send + Sync> FromRequest<S> for UnparsedJson {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
         let headers = request.headers().clone();
         let route = format!("{} {}", request.method(), request.uri().path());
-        Ok(Unjudged { headers, route, bytes: body_bytes(request).await? })
+        Ok(UnparsedJson { headers, route, bytes: body_bytes(request).await? })
     }
 }
 
-impl Unjudged {
+impl UnparsedJson {
     /// Reads it after all. A repeat must also have the same `arguments` after the `?`.
     pub fn judge<T: DeserializeOwned>(&self, arguments: &str) -> Result<Repeatable<T>, Problem> {
         let key = idempotency_key(&self.headers)?;

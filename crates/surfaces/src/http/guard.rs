@@ -21,7 +21,7 @@ use standfast_engine::settings::{Access, Auth};
 use super::app::App;
 use super::attempts::{Attempts, Throttle};
 use super::forwarded;
-use super::problem::{More, Problem};
+use super::problem::{Problem, ProblemDetails};
 
 /// Paths that may be asked without saying who one is: by whoever watches the server, by servers that log people in, and by
 /// browsers, which show their key for pages but not for what these look like.
@@ -262,7 +262,7 @@ fn too_many(seconds: u32) -> Problem {
     );
     let status = StatusCode::TOO_MANY_REQUESTS;
     let problem = Problem::new(status, "too-many-attempts", "Too many failed attempts", detail);
-    problem.with(More { retry_after: Some(seconds), ..More::default() })
+    problem.with(ProblemDetails { retry_after: Some(seconds), ..ProblemDetails::default() })
 }
 
 /// What a caller shows.
@@ -305,7 +305,7 @@ fn credential(authorization: &str) -> Option<Credential> {
 fn cannot_tell(detail: &str, retry_after: u32) -> Problem {
     let problem =
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Temporarily unavailable", detail);
-    problem.with(More { retry_after: Some(retry_after), ..More::default() })
+    problem.with(ProblemDetails { retry_after: Some(retry_after), ..ProblemDetails::default() })
 }
 
 /// The one answer to a credential that is missing, malformed, unknown, expired or revoked.
@@ -332,7 +332,7 @@ fn unknown(auth: &Auth, headers: &HeaderMap) -> Problem {
         &["Bearer"]
     };
     let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Authentication required", detail);
-    problem.with(More { challenges, ..More::default() })
+    problem.with(ProblemDetails { challenges, ..ProblemDetails::default() })
 }
 
 #[cfg(test)]

@@ -25,9 +25,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::busy::{Answering, Busy};
+use super::busy::{AnsweringBody, Busy};
 use super::guard::Peer;
-use super::preface::{self, Speaks};
+use super::preface::{self, ConnectionProtocol};
 
 /// How long to wait before the next try when no connection can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -50,7 +50,7 @@ pub async fn serve(
     limits: &Connections,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let serving = Serving::new(limits);
+    let serving = ServeOptions::new(limits);
     let room = Arc::new(Semaphore::new(limits.at_once.min(Semaphore::MAX_PERMITS)));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
@@ -78,14 +78,14 @@ pub async fn serve(
 
 /// How connections are served.
 #[derive(Clone)]
-struct Serving {
+struct ServeOptions {
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
     header_wait: Duration,
 }
 
-impl Serving {
-    fn new(limits: &Connections) -> Serving {
+impl ServeOptions {
+    fn new(limits: &Connections) -> ServeOptions {
         let header_wait = duration(limits.header_wait);
         let mut http1 = http1::Builder::new();
         http1
@@ -100,7 +100,7 @@ impl Serving {
             .max_concurrent_streams(STREAMS)
             .keep_alive_interval(Some(header_wait))
             .keep_alive_timeout(header_wait);
-        Serving { http1, http2, header_wait }
+        ServeOptions { http1, http2, header_wait }
     }
 
     /// Serves one connection until it ends.
@@ -120,8 +120,8 @@ impl Serving {
         let stream = TokioIo::new(stream);
         // What went wrong with it is the client's: it left, or it sent what is no request.
         let ended = match speaks {
-            Speaks::Http1 => watcher.watch(self.http1.serve_connection(stream, service)).await,
-            Speaks::Http2 => {
+            ConnectionProtocol::Http1 => watcher.watch(self.http1.serve_connection(stream, service)).await,
+            ConnectionProtocol::Http2 => {
                 let busy = service.busy.clone();
                 let connection = watcher.watch(self.http2.serve_connection(stream, service));
                 tokio::select! {
@@ -164,7 +164,7 @@ impl Service<Request<Incoming>> for FromPeer {
         Box::pin(async move {
             let answer = answer.await?;
             Ok(match under_way {
-                Some(_under_way) => answer.map(|body| Body::new(Answering { body, _under_way })),
+                Some(_under_way) => answer.map(|body| Body::new(AnsweringBody { body, _under_way })),
                 None => answer,
             })
         })

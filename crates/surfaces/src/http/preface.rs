@@ -14,7 +14,7 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Speaks {
+pub(super) enum ConnectionProtocol {
     Http1,
     Http2,
 }
@@ -26,7 +26,7 @@ pub(super) struct Rewound {
 }
 
 /// Reads as much as shows the protocol. None when the client leaves before.
-pub(super) async fn read(mut stream: TcpStream) -> Option<(Speaks, Rewound)> {
+pub(super) async fn read(mut stream: TcpStream) -> Option<(ConnectionProtocol, Rewound)> {
     let mut first = Vec::with_capacity(PREFACE.len());
     loop {
         let mut bytes = [0; PREFACE.len()];
@@ -37,7 +37,7 @@ pub(super) async fn read(mut stream: TcpStream) -> Option<(Speaks, Rewound)> {
         if is_preface && first.len() < PREFACE.len() {
             continue;
         }
-        let speaks = if is_preface { Speaks::Http2 } else { Speaks::Http1 };
+        let speaks = if is_preface { ConnectionProtocol::Http2 } else { ConnectionProtocol::Http1 };
         return Some((speaks, Rewound { first, stream }));
     }
 }

@@ -23,12 +23,12 @@ pub struct Problem {
     pub detail: String,
     /// What else there is to say.
     #[serde(flatten)]
-    pub more: Box<More>,
+    pub more: Box<ProblemDetails>,
 }
 
 /// What some problems say beside the usual.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
-pub struct More {
+pub struct ProblemDetails {
     /// The decision that a hold already has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<RecordedDecision>,
@@ -85,7 +85,7 @@ impl Problem {
 
     /// The same with more to say.
     #[must_use]
-    pub fn with(self, more: More) -> Problem {
+    pub fn with(self, more: ProblemDetails) -> Problem {
         Problem { more: Box::new(more), ..self }
     }
 
@@ -101,7 +101,7 @@ impl Problem {
     pub fn missing_scope(scope: Scope) -> Problem {
         let detail = format!("this request needs a key with the scope {scope}");
         let problem = Problem::new(StatusCode::FORBIDDEN, "missing-scope", "Missing scope", detail);
-        problem.with(More { scope: Some(scope), ..More::default() })
+        problem.with(ProblemDetails { scope: Some(scope), ..ProblemDetails::default() })
     }
 
     /// The request itself cannot be understood.

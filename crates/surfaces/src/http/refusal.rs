@@ -11,7 +11,7 @@ use standfast_core::project::ResolutionKind;
 use standfast_core::refusal::Refusal;
 use standfast_engine::{EngineError, StoreError};
 
-use super::problem::{More, Problem, RecordedDecision};
+use super::problem::{Problem, ProblemDetails, RecordedDecision};
 use super::{rfc3339, status};
 
 /// The engine's no to a request about this run; none when it is about no run.
@@ -30,7 +30,8 @@ pub fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
             let detail = format!("{place} does not match the schema: {}", broken.why);
             let status = StatusCode::UNPROCESSABLE_ENTITY;
             let problem = Problem::new(status, "schema", "Schema validation failed", detail);
-            problem.with(More { pointer: Some(broken.pointer.clone()), ..More::default() })
+            problem
+                .with(ProblemDetails { pointer: Some(broken.pointer.clone()), ..ProblemDetails::default() })
         }
         EngineError::KeyReused { .. } => {
             let status = StatusCode::UNPROCESSABLE_ENTITY;
@@ -54,15 +55,15 @@ pub(crate) fn refused(about: Option<RunId>, refusal: &Refusal) -> Problem {
             let (by, at) = (recorded.by.to_string(), rfc3339(recorded.at));
             let detail = format!("this hold was already decided: {how} by {by} at {at}");
             let recorded = Some(RecordedDecision { by, at, how });
-            Problem { detail, ..problem }.with(More { recorded, ..More::default() })
+            Problem { detail, ..problem }.with(ProblemDetails { recorded, ..ProblemDetails::default() })
         }
         Refusal::Stale { digest, revision, .. } | Refusal::MustRepeatDigest { digest, revision, .. } => {
             let (digest, revision) = (shown(*digest), Some(*revision));
-            problem.with(More { digest, revision, ..More::default() })
+            problem.with(ProblemDetails { digest, revision, ..ProblemDetails::default() })
         }
         Refusal::Held { open } => {
             let holds = open.iter().filter(|hold| about == Some(hold.run)).map(ToString::to_string).collect();
-            problem.with(More { holds, ..More::default() })
+            problem.with(ProblemDetails { holds, ..ProblemDetails::default() })
         }
         Refusal::Ended(_)
         | Refusal::NotEnded
@@ -130,7 +131,8 @@ pub(crate) fn failed(failure: &StoreError) -> Problem {
         StoreError::Newer { .. } => ("newer", "Written by a newer version", failure.to_string()),
     };
     let (status, retry_after) = status::of_store(failure);
-    Problem::new(status, kind, title, detail).with(More { retry_after, ..More::default() })
+    Problem::new(status, kind, title, detail)
+        .with(ProblemDetails { retry_after, ..ProblemDetails::default() })
 }
 
 fn shown(digest: Option<Digest>) -> Option<String> {

@@ -12,16 +12,16 @@ use hyper::body::{Frame, SizeHint};
 
 /// Does something once the body of an answer was handed to its connection completely, and not otherwise.
 pub fn when_written(response: Response, then: impl FnOnce() + Send + 'static) -> Response {
-    response.map(|inner| Body::new(Watched { inner, is_whole: false, then: Some(Box::new(then)) }))
+    response.map(|inner| Body::new(WatchedBody { inner, is_whole: false, then: Some(Box::new(then)) }))
 }
 
-struct Watched {
+struct WatchedBody {
     inner: Body,
     is_whole: bool,
     then: Option<Box<dyn FnOnce() + Send>>,
 }
 
-impl hyper::body::Body for Watched {
+impl hyper::body::Body for WatchedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -50,7 +50,7 @@ impl hyper::body::Body for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedBody {
     /// A connection lets go of a body when it has taken all of it, and when it gives up.
     fn drop(&mut self) {
         if let Some(then) = self.then.take().filter(|_| self.is_whole) {

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::routes::{Answered, Names, Problems, Who, no, task_names};
+use super::routes::{CallerOf, InboxResult, Names, Problems, no, task_names};
 use super::{map, wire};
 use crate::http::{App, Args, Problem, Repeatable};
 
@@ -43,10 +43,10 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 )]
 async fn propose_call(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::NewCall>,
-) -> Answered<(StatusCode, Json<wire::Call>)> {
+) -> InboxResult<(StatusCode, Json<wire::Call>)> {
     let (inbox, run) = task_names(names)?;
     let (worker, proposed) = (worker(&body.claim_id)?, map::proposal(&body)?);
     let call = app.engine.tasks().propose(&who, (&inbox, run), worker, proposed, once).await.map_err(no)?;
@@ -61,9 +61,9 @@ async fn propose_call(
 )]
 async fn calls_of_task(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path(names): Names,
-) -> Answered<Json<wire::Calls>> {
+) -> InboxResult<Json<wire::Calls>> {
     let (inbox, run) = task_names(names)?;
     let task = app.engine.inboxes().task(&who, &inbox, run).await.map_err(no)?;
     Ok(Json(wire::Calls { calls: map::calls(&task) }))
@@ -80,10 +80,10 @@ async fn calls_of_task(
 )]
 async fn call_of_task(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path(names): CallNames,
     Args(args): Args<wire::WaitArgs>,
-) -> Answered<Json<wire::Call>> {
+) -> InboxResult<Json<wire::Call>> {
     let (inbox, call) = call_names(names)?;
     let longest = u64::try_from(app.engine.settings().max_wait.0).unwrap_or_default();
     let until = Instant::now() + Duration::from_millis(args.wait_ms.unwrap_or_default().min(longest));
@@ -122,10 +122,10 @@ async fn call_of_task(
 )]
 async fn report_call(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path(names): CallNames,
     Repeatable { body, once }: Repeatable<wire::CallResult>,
-) -> Answered<Json<wire::Call>> {
+) -> InboxResult<Json<wire::Call>> {
     let (inbox, call) = call_names(names)?;
     let report = CallReport { call: call.no, result: map::call_result(&body)? };
     let worker = worker(&body.claim_id)?;
@@ -133,18 +133,18 @@ async fn report_call(
     Ok(Json(view(&app, &who, &inbox, call).await?))
 }
 
-async fn view(app: &App, who: &Principal, inbox: &InboxName, call: CallId) -> Answered<wire::Call> {
+async fn view(app: &App, who: &Principal, inbox: &InboxName, call: CallId) -> InboxResult<wire::Call> {
     let task = app.engine.inboxes().task(who, inbox, call.run).await.map_err(no)?;
     let id = call.to_string();
     map::calls(&task).into_iter().find(|call| call.id == id).ok_or_else(Problem::not_found)
 }
 
-fn worker(claim: &str) -> Answered<WorkerName> {
+fn worker(claim: &str) -> InboxResult<WorkerName> {
     WorkerName::new(claim).map_err(|bad| Problem::invalid(format!("claimId: {bad}")))
 }
 
 /// The call is named by its id, or by its number.
-fn call_names((inbox, task, call): (String, String, String)) -> Answered<(InboxName, CallId)> {
+fn call_names((inbox, task, call): (String, String, String)) -> InboxResult<(InboxName, CallId)> {
     let (inbox, run): (InboxName, RunId) = task_names((inbox, task))?;
     let by_number = || call.parse().ok().map(|no| CallId { run, no: CallNo(no) });
     let named = call.parse::<CallId>().ok().or_else(by_number).filter(|id| id.run == run);

@@ -10,7 +10,7 @@ use standfast_core::refusal::{Refusal, resolution_word};
 use standfast_engine::{EngineError, StoreError, SubscriptionError};
 
 use super::wire::TaskStatus;
-use crate::http::{More, Problem, RecordedDecision, rfc3339, status};
+use crate::http::{Problem, ProblemDetails, RecordedDecision, rfc3339, status};
 
 /// The engine's no.
 pub(super) fn problem(error: &EngineError) -> Problem {
@@ -22,7 +22,8 @@ pub(super) fn problem(error: &EngineError) -> Problem {
             let place = if broken.pointer.is_empty() { "the payload" } else { &broken.pointer };
             let detail = format!("{place} does not match the schema: {}", broken.why);
             let problem = Problem::new(invalid, "schema", "Schema validation failed", detail);
-            problem.with(More { pointer: Some(broken.pointer.clone()), ..More::default() })
+            problem
+                .with(ProblemDetails { pointer: Some(broken.pointer.clone()), ..ProblemDetails::default() })
         }
         EngineError::NoSuchAgent { .. } => {
             Problem::new(StatusCode::NOT_FOUND, "no-such-agent", "No such agent", error.to_string())
@@ -75,7 +76,7 @@ pub(super) fn which_hold(task: &str, open: &[HoldId]) -> Problem {
     let detail =
         format!("task {task} has {} open holds; name one as holdId: {}", holds.len(), holds.join(", "));
     let problem = Problem::new(StatusCode::CONFLICT, "which-hold", "Several holds are open", detail);
-    problem.with(More { holds, ..More::default() })
+    problem.with(ProblemDetails { holds, ..ProblemDetails::default() })
 }
 
 /// Who answers names no question, and was not shown the one that is open.
@@ -85,7 +86,7 @@ pub(super) fn not_shown(task: &str, open: HoldId) -> Problem {
          task and answer again, or name the hold as holdId: {open}"
     );
     let problem = Problem::new(StatusCode::CONFLICT, "not-shown", "Not shown to you", detail);
-    problem.with(More { holds: vec![open.to_string()], ..More::default() })
+    problem.with(ProblemDetails { holds: vec![open.to_string()], ..ProblemDetails::default() })
 }
 
 fn refused(refusal: &Refusal) -> Problem {
@@ -108,7 +109,7 @@ fn refused(refusal: &Refusal) -> Problem {
             };
             let recorded = Some(RecordedDecision { by, at, how });
             Problem::new(status, "already-decided", "Already answered", detail)
-                .with(More { recorded, ..More::default() })
+                .with(ProblemDetails { recorded, ..ProblemDetails::default() })
         }
         Refusal::ClaimedByOther { holder: Some(_) } => {
             let detail = "another worker has claimed this task; your claim expired or never existed";
@@ -155,6 +156,6 @@ fn failed(failure: &StoreError) -> Problem {
         | StoreError::Unknown { .. }
         | StoreError::Corrupt { .. }
         | StoreError::Newer { .. } => Problem::new(status, "store", "Storage error", failure.to_string())
-            .with(More { retry_after, ..More::default() }),
+            .with(ProblemDetails { retry_after, ..ProblemDetails::default() }),
     }
 }

@@ -200,7 +200,7 @@ pub(super) fn claim(inbox: InboxName, body: wire::Claim, max_wait: Millis) -> Re
 /// What a worker asks people. `question` and `options` of its payload are shown as such (C36).
 pub(super) fn ask(body: &wire::Suspend) -> Result<Ask, Problem> {
     #[derive(serde::Deserialize, Default)]
-    struct Shown {
+    struct ShownAnswer {
         #[serde(default)]
         question: serde_json::Value,
         #[serde(default)]
@@ -212,7 +212,7 @@ pub(super) fn ask(body: &wire::Suspend) -> Result<Ask, Problem> {
         let wrong = |why: String| Problem::invalid(format!("resumeSchema: {why}"));
         standfast_engine::schema::is_usable(schema).map_err(wrong)?;
     }
-    let shown: Shown =
+    let shown: ShownAnswer =
         payload.as_ref().and_then(|payload| serde_json::from_str(payload.text()).ok()).unwrap_or_default();
     let options: Option<Vec<String>> = serde_json::from_value(shown.options).ok();
     Ok(Ask {

@@ -14,7 +14,7 @@ use super::map;
 use super::wire::Object;
 use crate::http::rfc3339;
 
-/// Receivers that are told of tasks.
+/// Receivers that are notified of tasks.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskWebhook;
 
@@ -42,7 +42,7 @@ struct Ping<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Happened<'a> {
+struct TaskEvent<'a> {
     subscription: &'a str,
     task: TaskNames<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ impl ReceiverKind for TaskWebhook {
                 let place = run.inbox.as_ref()?;
                 let (kind, reason) = word(&event.event)?;
                 let open = hold.as_deref().filter(|_| kind == SUSPENDED);
-                let data = Happened {
+                let data = TaskEvent {
                     subscription,
                     task: names(run, place),
                     reason,

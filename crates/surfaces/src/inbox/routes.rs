@@ -10,14 +10,16 @@ use axum::{Extension, Json};
 use standfast_core::id::RunId;
 use standfast_core::name::{AgentName, InboxName, WorkerName};
 use standfast_engine::auth::Principal;
-use standfast_engine::{Decision, IdempotencyKey, Implied, NewSubscription, ShownHold, TaskReport, hears};
+use standfast_engine::{
+    Decision, IdempotencyKey, ImpliedHold, NewSubscription, ShownHold, TaskReport, hears,
+};
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::notices::TaskWebhook;
-use super::shown::Shown;
+use super::shown::ShownBody;
 use super::{calls, error, map, wire};
 use crate::http::{App, Args, Problem, Repeatable, Segment};
 
@@ -28,10 +30,10 @@ const PAGE_MAX: usize = 200;
 /// Tasks that can be added at once.
 const BATCH_MAX: usize = 100;
 
-pub(super) type Who = Extension<Principal>;
-pub(super) type Answered<T> = Result<T, Problem>;
+pub(super) type CallerOf = Extension<Principal>;
+pub(super) type InboxResult<T> = Result<T, Problem>;
 /// Tasks that are answered with, and what they show.
-type Shows<T> = Answered<Shown<T>>;
+type ShownTasks<T> = InboxResult<ShownBody<T>>;
 /// Inbox and task of a path.
 pub(super) type Names = Path<(String, String)>;
 
@@ -74,7 +76,7 @@ pub fn routes() -> OpenApiRouter<App> {
 
 /// Lists inboxes.
 #[utoipa::path(get, path = "", tag = "inbox", responses((status = 200, body = wire::Inboxes), Problems))]
-async fn inboxes(State(app): State<App>, Extension(who): Who) -> Answered<Json<wire::Inboxes>> {
+async fn inboxes(State(app): State<App>, Extension(who): CallerOf) -> InboxResult<Json<wire::Inboxes>> {
     let found = app.engine.inboxes().list(&who).await.map_err(no)?;
     Ok(Json(wire::Inboxes { inboxes: found.iter().map(map::inbox).collect() }))
 }
@@ -87,9 +89,9 @@ async fn inboxes(State(app): State<App>, Extension(who): Who) -> Answered<Json<w
 )]
 async fn inbox_stats(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(inbox): Segment,
-) -> Answered<Json<wire::InboxStats>> {
+) -> InboxResult<Json<wire::InboxStats>> {
     let name = inbox_name(inbox)?;
     let found = app.engine.inboxes().list(&who).await.map_err(no)?;
     let stats = found.iter().find(|view| view.counts.inbox == name).map(map::stats);
@@ -104,13 +106,13 @@ async fn inbox_stats(
 )]
 async fn tasks_of_inbox(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(inbox): Segment,
     Args(args): Args<wire::TasksArgs>,
-) -> Shows<wire::Tasks> {
+) -> ShownTasks<wire::Tasks> {
     let list = map::list(inbox_name(inbox)?, &args, args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX));
     let page = app.engine.inboxes().tasks(&who, list, |run, below| map::is_listed(run, below, &args)).await;
-    Ok(Shown::tasks(&app, &who, &page.map_err(no)?))
+    Ok(ShownBody::tasks(&app, &who, &page.map_err(no)?))
 }
 
 /// Adds a task.
@@ -121,10 +123,10 @@ async fn tasks_of_inbox(
 )]
 async fn add_task(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(inbox): Segment,
     Repeatable { body, once }: Repeatable<wire::NewTask>,
-) -> Answered<(StatusCode, Shown<wire::Task>)> {
+) -> InboxResult<(StatusCode, ShownBody<wire::Task>)> {
     let name = inbox_name(inbox)?;
     let new = map::new_task(name.clone(), body, once)?;
     let run = app.engine.tasks().add(&who, new).await.map_err(no)?;
@@ -139,10 +141,10 @@ async fn add_task(
 )]
 async fn add_tasks(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(inbox): Segment,
     Repeatable { body, once }: Repeatable<wire::NewTasks>,
-) -> Answered<(StatusCode, Json<wire::Tasks>)> {
+) -> InboxResult<(StatusCode, Json<wire::Tasks>)> {
     let name = inbox_name(inbox)?;
     if body.tasks.is_empty() || body.tasks.len() > BATCH_MAX {
         return Err(Problem::invalid(format!("tasks must have 1 to {BATCH_MAX} tasks")));
@@ -171,10 +173,10 @@ async fn add_tasks(
 )]
 async fn waiting_tasks_of_inbox(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(inbox): Segment,
     Args(args): Args<wire::PageArgs>,
-) -> Shows<wire::Tasks> {
+) -> ShownTasks<wire::Tasks> {
     waiting(&app, &who, Some(inbox_name(inbox)?), &args).await
 }
 
@@ -185,9 +187,9 @@ async fn waiting_tasks_of_inbox(
 )]
 async fn waiting_tasks(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Args(args): Args<wire::PageArgs>,
-) -> Shows<wire::Tasks> {
+) -> ShownTasks<wire::Tasks> {
     waiting(&app, &who, None, &args).await
 }
 
@@ -196,10 +198,10 @@ async fn waiting(
     who: &Principal,
     inbox: Option<InboxName>,
     args: &wire::PageArgs,
-) -> Shows<wire::Tasks> {
+) -> ShownTasks<wire::Tasks> {
     let page = (args.cursor, args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX));
     let found = app.engine.inboxes().waiting_tasks(who, inbox, page, map::is_waiting).await.map_err(no)?;
-    Ok(Shown::tasks(app, who, &found))
+    Ok(ShownBody::tasks(app, who, &found))
 }
 
 /// A task.
@@ -208,7 +210,11 @@ async fn waiting(
     params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
     responses((status = 200, body = wire::Task), Problems)
 )]
-async fn inbox_task(State(app): State<App>, Extension(who): Who, Path(names): Names) -> Shows<wire::Task> {
+async fn inbox_task(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Path(names): Names,
+) -> ShownTasks<wire::Task> {
     let (inbox, run) = task_names(names)?;
     view(&app, &who, &inbox, run).await
 }
@@ -217,21 +223,21 @@ async fn inbox_task(State(app): State<App>, Extension(who): Who, Path(names): Na
 #[utoipa::path(
     post, path = "/{inboxId}/claim", tag = "inbox",
     params(("inboxId" = String, Path, description = "The inbox")), request_body = wire::Claim,
-    responses((status = 200, body = wire::Claimed), Problems)
+    responses((status = 200, body = wire::ClaimedTask), Problems)
 )]
 async fn claim_task(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(inbox): Segment,
     Repeatable { body, .. }: Repeatable<wire::Claim>,
-) -> Answered<Json<wire::Claimed>> {
+) -> InboxResult<Json<wire::ClaimedTask>> {
     let name = inbox_name(inbox)?;
     let claim = map::claim(name.clone(), body, app.engine.settings().max_wait)?;
     let task = match app.engine.tasks().claim(&who, claim).await.map_err(no)? {
         Some(run) => Some(Box::new(view(&app, &who, &name, run).await?.body)),
         None => None,
     };
-    Ok(Json(wire::Claimed { task }))
+    Ok(Json(wire::ClaimedTask { task }))
 }
 
 /// Answers what a task waits for; it goes on where it stood. Without `holdId` it answers the question that the caller was
@@ -240,14 +246,14 @@ async fn claim_task(
     post, path = "/{inboxId}/tasks/{taskId}/resume", tag = "inbox",
     params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
     request_body = wire::Resume,
-    responses((status = 200, body = wire::Resumed), Problems)
+    responses((status = 200, body = wire::ResumedTask), Problems)
 )]
 async fn resume_task(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::Resume>,
-) -> Answered<Json<wire::Resumed>> {
+) -> InboxResult<Json<wire::ResumedTask>> {
     let (inbox, run) = task_names(names)?;
     let snapshot = app.engine.inboxes().snapshot(&who, &inbox, run).await.map_err(no)?;
     // Who names a hold may answer it while other calls of the task still run (C36).
@@ -257,7 +263,7 @@ async fn resume_task(
         None => inboxes.task_view(&who, &snapshot).await,
     };
     let task = task.map_err(no)?;
-    let answered = Ok(Json(wire::Resumed { success: true }));
+    let answered = Ok(Json(wire::ResumedTask { success: true }));
     if app.engine.submit().was_done(&who, once.as_ref()).await.map_err(no)? {
         return answered;
     }
@@ -273,8 +279,8 @@ async fn resume_task(
             .await
             .map_err(no)?
         {
-            Implied::Hold(shown) => (shown.digest, Some(shown.revision)),
-            Implied::NotShown | Implied::Outdated | Implied::Several | Implied::Answered => {
+            ImpliedHold::Hold(shown) => (shown.digest, Some(shown.revision)),
+            ImpliedHold::NotShown | ImpliedHold::Outdated | ImpliedHold::Several | ImpliedHold::Answered => {
                 return Err(error::not_shown(&run.to_string(), hold.row.id));
             }
         },
@@ -299,10 +305,10 @@ async fn resume_task(
 )]
 async fn cancel_task(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::Cancel>,
-) -> Shows<wire::Task> {
+) -> ShownTasks<wire::Task> {
     let (inbox, run) = task_names(names)?;
     app.engine.inboxes().task(&who, &inbox, run).await.map_err(no)?;
     app.engine.cancel(&who, run, body.reason, once).await.map_err(no)?;
@@ -318,10 +324,10 @@ async fn cancel_task(
 )]
 async fn release_task(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::OwnClaim>,
-) -> Shows<wire::Task> {
+) -> ShownTasks<wire::Task> {
     report(&app, &who, names, &body.claim_id, TaskReport::Release, once).await
 }
 
@@ -334,10 +340,10 @@ async fn release_task(
 )]
 async fn suspend_task(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::Suspend>,
-) -> Shows<wire::Task> {
+) -> ShownTasks<wire::Task> {
     let asked = TaskReport::Suspend(Box::new(map::ask(&body)?));
     report(&app, &who, names, &body.claim_id, asked, once).await
 }
@@ -351,10 +357,10 @@ async fn suspend_task(
 )]
 async fn complete_task(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::Complete>,
-) -> Shows<wire::Task> {
+) -> ShownTasks<wire::Task> {
     let done = TaskReport::Complete(map::value("result", &body.result)?);
     report(&app, &who, names, &body.claim_id, done, once).await
 }
@@ -368,10 +374,10 @@ async fn complete_task(
 )]
 async fn fail_task(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::Fail>,
-) -> Shows<wire::Task> {
+) -> ShownTasks<wire::Task> {
     report(&app, &who, names, &body.claim_id, map::failure(&body.error)?, once).await
 }
 
@@ -384,10 +390,10 @@ async fn fail_task(
 )]
 async fn start_task(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::OwnClaim>,
-) -> Shows<wire::Task> {
+) -> ShownTasks<wire::Task> {
     report(&app, &who, names, &body.claim_id, TaskReport::Start, once).await
 }
 
@@ -400,10 +406,10 @@ async fn start_task(
 )]
 async fn heartbeat_task(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::OwnClaim>,
-) -> Shows<wire::Task> {
+) -> ShownTasks<wire::Task> {
     report(&app, &who, names, &body.claim_id, TaskReport::Heartbeat, once).await
 }
 
@@ -411,13 +417,13 @@ async fn heartbeat_task(
 /// once; everything else is done under `/api/v1/subscriptions`.
 #[utoipa::path(
     post, path = "/subscriptions", tag = "inbox", request_body = wire::Subscribe,
-    responses((status = 201, body = wire::Subscribed), Problems)
+    responses((status = 201, body = wire::SubscriptionWithSecret), Problems)
 )]
 async fn subscribe_to_tasks(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Repeatable { body, once }: Repeatable<wire::Subscribe>,
-) -> Answered<(StatusCode, Json<wire::Subscribed>)> {
+) -> InboxResult<(StatusCode, Json<wire::SubscriptionWithSecret>)> {
     let agent = body.agent_id.map(AgentName::new).transpose();
     let agent = agent.map_err(|bad| Problem::invalid(format!("agentId: {bad}")))?;
     let new = NewSubscription {
@@ -429,7 +435,7 @@ async fn subscribe_to_tasks(
     };
     let (view, secret) =
         app.engine.subscriptions().subscribe(&who, new).await.map_err(|error| error::subscription(&error))?;
-    Ok((StatusCode::CREATED, Json(wire::Subscribed { id: view.id, secret: secret.reveal() })))
+    Ok((StatusCode::CREATED, Json(wire::SubscriptionWithSecret { id: view.id, secret: secret.reveal() })))
 }
 
 async fn report(
@@ -439,16 +445,16 @@ async fn report(
     claim: &str,
     report: TaskReport,
     once: Option<IdempotencyKey>,
-) -> Shows<wire::Task> {
+) -> ShownTasks<wire::Task> {
     let (inbox, run) = task_names(names)?;
     let worker = WorkerName::new(claim).map_err(|bad| Problem::invalid(format!("claimId: {bad}")))?;
     app.engine.tasks().report(who, (&inbox, run), worker, report, once).await.map_err(no)?;
     view(app, who, &inbox, run).await
 }
 
-async fn view(app: &App, who: &Principal, inbox: &InboxName, run: RunId) -> Shows<wire::Task> {
+async fn view(app: &App, who: &Principal, inbox: &InboxName, run: RunId) -> ShownTasks<wire::Task> {
     let task = app.engine.inboxes().task(who, inbox, run).await.map_err(no)?;
-    Ok(Shown::task(app, who, &task))
+    Ok(ShownBody::task(app, who, &task))
 }
 
 pub(super) fn no(error: standfast_engine::EngineError) -> Problem {
@@ -456,10 +462,10 @@ pub(super) fn no(error: standfast_engine::EngineError) -> Problem {
 }
 
 /// What is no name at all is answered like the name of nothing.
-fn inbox_name(text: String) -> Answered<InboxName> {
+fn inbox_name(text: String) -> InboxResult<InboxName> {
     InboxName::new(text).map_err(|_| Problem::not_found())
 }
 
-pub(super) fn task_names((inbox, task): (String, String)) -> Answered<(InboxName, RunId)> {
+pub(super) fn task_names((inbox, task): (String, String)) -> InboxResult<(InboxName, RunId)> {
     Ok((inbox_name(inbox)?, task.parse().map_err(|_| Problem::not_found())?))
 }

@@ -97,7 +97,7 @@ pub(super) struct Claim {
 /// The task that was claimed; null when there is none.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = InboxClaimed)]
-pub(super) struct Claimed {
+pub(super) struct ClaimedTask {
     pub(super) task: Option<Box<Task>>,
 }
 
@@ -273,7 +273,7 @@ pub(super) struct Resume {
 /// The answer was taken.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = InboxResumed)]
-pub(super) struct Resumed {
+pub(super) struct ResumedTask {
     pub(super) success: bool,
 }
 
@@ -299,7 +299,7 @@ pub(super) struct Subscribe {
 /// A subscription with its secret.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = InboxSubscribed)]
-pub(super) struct Subscribed {
+pub(super) struct SubscriptionWithSecret {
     pub(super) id: String,
     /// What its deliveries are signed with. Keep it: it is not shown again.
     pub(super) secret: String,

@@ -16,7 +16,7 @@ use standfast_engine::auth::{IdentityProvider, NotLetIn, Principal};
 use standfast_engine::clock::Clock;
 
 use super::jwks::{self, BadAddress, Keys};
-use super::token::{Refused, Token, TokenRules};
+use super::token::{Token, TokenRefusal, TokenRules};
 
 /// How long after a try, right or wrong, the next one may be.
 pub const TRY_AGAIN: Millis = Millis::seconds(10);
@@ -56,7 +56,7 @@ pub struct Issuer {
     settings: IssuerSettings,
     url: Url,
     client: Client,
-    kept: Mutex<Kept>,
+    kept: Mutex<CachedKeys>,
     /// Held by whoever fetches; the others wait and use what it brought.
     fetching: tokio::sync::Mutex<()>,
 }
@@ -65,7 +65,7 @@ pub struct Issuer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenError {
     /// It opens nothing. Why is in the log.
-    Refused(Refused),
+    Refused(TokenRefusal),
     /// It cannot be told: there are no keys that may be used.
     NoKeys {
         /// When to ask again.
@@ -74,7 +74,7 @@ pub enum TokenError {
 }
 
 #[derive(Default)]
-struct Kept {
+struct CachedKeys {
     keys: Option<(Arc<Keys>, Timestamp)>,
     /// When the last try ended.
     tried_at: Option<Timestamp>,
@@ -112,7 +112,7 @@ impl Issuer {
             }
         };
         match keys.check(&token) {
-            Err(Refused::UnknownKey(_)) => {
+            Err(TokenRefusal::UnknownKey(_)) => {
                 self.look_again(clock).await;
                 let keys = self.keys(clock.now()).ok_or_else(|| self.no_keys(clock.now()))?;
                 keys.check(&token)?;
@@ -130,8 +130,8 @@ impl Issuer {
                 self.fetch(clock).await
             };
             let pause = match fetched {
-                Fetched::Yes => self.settings.refresh,
-                Fetched::No => self.settings.refresh.min(TRY_AGAIN),
+                FetchResult::Yes => self.settings.refresh,
+                FetchResult::No => self.settings.refresh.min(TRY_AGAIN),
             };
             clock.sleep(pause).await;
         }
@@ -146,7 +146,7 @@ impl Issuer {
         }
     }
 
-    async fn fetch(&self, clock: &Clock) -> Fetched {
+    async fn fetch(&self, clock: &Clock) -> FetchResult {
         let asked_at = clock.now();
         let fetched = jwks::fetch(&self.client, &self.url).await;
         let now = clock.now();
@@ -162,7 +162,7 @@ impl Issuer {
                 kept.is_away = false;
                 kept.said_away_at = None;
                 kept.keys = Some((Arc::new(keys), asked_at));
-                Fetched::Yes
+                FetchResult::Yes
             }
             Err(error) => {
                 kept.is_away = true;
@@ -175,7 +175,7 @@ impl Issuer {
                     };
                     tracing::warn!(url = %self.url, %error, "auth: could not fetch the keys of the identity provider; {meanwhile}");
                 }
-                Fetched::No
+                FetchResult::No
             }
         }
     }
@@ -186,7 +186,7 @@ impl Issuer {
         if self.is_usable(&kept, now) { kept.keys.as_ref().map(|(keys, _)| keys.clone()) } else { None }
     }
 
-    fn is_usable(&self, kept: &Kept, now: Timestamp) -> bool {
+    fn is_usable(&self, kept: &CachedKeys, now: Timestamp) -> bool {
         kept.keys.as_ref().is_some_and(|(_, asked_at)| now.since(*asked_at) <= self.settings.max_age)
     }
 
@@ -195,7 +195,7 @@ impl Issuer {
         TokenError::NoKeys { retry_after: Millis((TRY_AGAIN.0 - since.0).max(1000)) }
     }
 
-    fn say_refused(&self, why: &Refused, now: Timestamp) {
+    fn say_refused(&self, why: &TokenRefusal, now: Timestamp) {
         let mut kept = self.kept();
         kept.refused += 1;
         if kept.said_refused_at.is_some_and(|at| now.since(at) < SAY_REFUSED) {
@@ -207,14 +207,14 @@ impl Issuer {
         kept.refused = 0;
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, CachedKeys> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Whether keys came.
 #[derive(Clone, Copy)]
-enum Fetched {
+enum FetchResult {
     Yes,
     No,
 }
@@ -234,8 +234,8 @@ impl fmt::Debug for Issuer {
     }
 }
 
-impl From<Refused> for TokenError {
-    fn from(why: Refused) -> TokenError {
+impl From<TokenRefusal> for TokenError {
+    fn from(why: TokenRefusal) -> TokenError {
         TokenError::Refused(why)
     }
 }

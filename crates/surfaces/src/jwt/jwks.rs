@@ -14,7 +14,7 @@ use reqwest::{Client, Url, redirect};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::token::{Refused, Token};
+use super::token::{Token, TokenRefusal};
 
 /// How long the provider may take to answer.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -159,8 +159,8 @@ impl Keys {
 
     /// Whether the provider signed a token. Its key is chosen by name; without a name there must be one key only that
     /// could be meant.
-    pub(super) fn check(&self, token: &Token<'_>) -> Result<(), Refused> {
-        let unknown = || Refused::UnknownKey(token.key_id.clone());
+    pub(super) fn check(&self, token: &Token<'_>) -> Result<(), TokenRefusal> {
+        let unknown = || TokenRefusal::UnknownKey(token.key_id.clone());
         let Some(id) = &token.key_id else {
             let mut fitting = self.0.iter().filter(|key| key.fits(token));
             return match (fitting.next(), fitting.next()) {
@@ -174,9 +174,9 @@ impl Keys {
             return Err(unknown());
         }
         if fitting.peek().is_none() {
-            return Err(Refused::WrongKind);
+            return Err(TokenRefusal::WrongKind);
         }
-        if fitting.any(|key| key.signed(token)) { Ok(()) } else { Err(Refused::Signature) }
+        if fitting.any(|key| key.signed(token)) { Ok(()) } else { Err(TokenRefusal::Signature) }
     }
 }
 

@@ -56,7 +56,7 @@ pub struct TokenRules {
 
 /// Why a token opens nothing. For the log: callers are not told.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum TokenRefusal {
     /// It is too long.
     #[error("it has {0} bytes, and {MAX_TOKEN} are allowed")]
     TooLong(usize),
@@ -87,7 +87,7 @@ pub enum Refused {
     /// It is for somebody else.
     #[error("it is for another audience")]
     Audience,
-    /// It is over.
+    /// It has ended.
     #[error("it has expired")]
     Expired,
     /// It is not valid yet.
@@ -110,35 +110,37 @@ pub(super) struct Token<'a> {
 
 impl<'a> Token<'a> {
     /// Takes a token apart.
-    pub(super) fn parse(text: &'a str) -> Result<Token<'a>, Refused> {
+    pub(super) fn parse(text: &'a str) -> Result<Token<'a>, TokenRefusal> {
         if text.len() > MAX_TOKEN {
-            return Err(Refused::TooLong(text.len()));
+            return Err(TokenRefusal::TooLong(text.len()));
         }
         let parts: Vec<&str> = text.splitn(4, '.').collect();
-        let [header, claims, signature] = parts[..] else { return Err(Refused::Unreadable("three parts")) };
+        let [header, claims, signature] = parts[..] else {
+            return Err(TokenRefusal::Unreadable("three parts"));
+        };
         let signed = text.get(..header.len() + 1 + claims.len()).unwrap_or_default();
-        let header = object(header).ok_or(Refused::Unreadable("header"))?;
+        let header = object(header).ok_or(TokenRefusal::Unreadable("header"))?;
         if header.contains_key("crit") {
-            return Err(Refused::Critical);
+            return Err(TokenRefusal::Critical);
         }
-        let named = header.get("alg").and_then(Value::as_str).ok_or(Refused::Unreadable("algorithm"))?;
+        let named = header.get("alg").and_then(Value::as_str).ok_or(TokenRefusal::Unreadable("algorithm"))?;
         let algorithm = ALGORITHMS.iter().find(|(name, _)| *name == named).map(|(_, algorithm)| *algorithm);
-        let unknown = || Refused::Algorithm(named.chars().take(20).collect());
+        let unknown = || TokenRefusal::Algorithm(named.chars().take(20).collect());
         let key_id = match header.get("kid") {
             None => None,
             Some(Value::String(id)) if id.len() <= MAX_KEY_ID => Some(id.clone()),
-            Some(_) => return Err(Refused::Unreadable("key id")),
+            Some(_) => return Err(TokenRefusal::Unreadable("key id")),
         };
         Ok(Token { signed, signature, algorithm: algorithm.ok_or_else(unknown)?, key_id, claims })
     }
 
     /// Whom it stands for at this instant. Only for tokens whose signature was found right.
-    pub(super) fn principal(&self, rules: &TokenRules, now: Timestamp) -> Result<Principal, Refused> {
-        let claims = Value::Object(object(self.claims).ok_or(Refused::Unreadable("claims"))?);
+    pub(super) fn principal(&self, rules: &TokenRules, now: Timestamp) -> Result<Principal, TokenRefusal> {
+        let claims = Value::Object(object(self.claims).ok_or(TokenRefusal::Unreadable("claims"))?);
         let expires_at = check(&claims, rules, now)?;
         // Without a time of issue the later end tells the later token.
         let issued_at = instant(&claims, "iat").ok().flatten().unwrap_or(expires_at);
-        let named = |name: &str| Refused::Claim(name.to_owned());
+        let named = |name: &str| TokenRefusal::Claim(name.to_owned());
         let user = claim(&claims, &rules.user_claim).and_then(Value::as_str);
         let user = user.and_then(|user| UserId::new(user).ok()).ok_or_else(|| named(&rules.user_claim))?;
         let groups = words(&claims, &rules.groups_claim)?.unwrap_or_default();
@@ -147,7 +149,8 @@ impl<'a> Token<'a> {
         let tenant = match &rules.tenant_claim {
             Some(name) => {
                 let text = claim(&claims, name).and_then(Value::as_str);
-                text.and_then(|text| Tenant::new(text).ok()).ok_or_else(|| Refused::Claim(name.clone()))?
+                text.and_then(|text| Tenant::new(text).ok())
+                    .ok_or_else(|| TokenRefusal::Claim(name.clone()))?
             }
             None => Tenant::default_tenant(),
         };
@@ -165,9 +168,9 @@ impl<'a> Token<'a> {
 }
 
 /// When the token expires, if it is one that counts now.
-fn check(claims: &Value, rules: &TokenRules, now: Timestamp) -> Result<Timestamp, Refused> {
+fn check(claims: &Value, rules: &TokenRules, now: Timestamp) -> Result<Timestamp, TokenRefusal> {
     if claims.get("iss").and_then(Value::as_str) != Some(rules.issuer.as_str()) {
-        return Err(Refused::Issuer);
+        return Err(TokenRefusal::Issuer);
     }
     let is_meant = match claims.get("aud") {
         Some(Value::String(audience)) => *audience == rules.audience,
@@ -175,32 +178,32 @@ fn check(claims: &Value, rules: &TokenRules, now: Timestamp) -> Result<Timestamp
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => false,
     };
     if !is_meant {
-        return Err(Refused::Audience);
+        return Err(TokenRefusal::Audience);
     }
-    let expires_at = instant(claims, "exp")?.ok_or_else(|| Refused::Claim("exp".to_owned()))?;
+    let expires_at = instant(claims, "exp")?.ok_or_else(|| TokenRefusal::Claim("exp".to_owned()))?;
     if now >= expires_at.plus(rules.skew) {
-        return Err(Refused::Expired);
+        return Err(TokenRefusal::Expired);
     }
     match instant(claims, "nbf")? {
-        Some(from) if now.plus(rules.skew) < from => Err(Refused::NotYet),
+        Some(from) if now.plus(rules.skew) < from => Err(TokenRefusal::NotYet),
         Some(_) | None => Ok(expires_at),
     }
 }
 
 /// Seconds since 1970, with or without a fraction.
-fn instant(claims: &Value, name: &str) -> Result<Option<Timestamp>, Refused> {
+fn instant(claims: &Value, name: &str) -> Result<Option<Timestamp>, TokenRefusal> {
     let Some(value) = claims.get(name) else { return Ok(None) };
     let whole = value.as_i64().map(|seconds| seconds.saturating_mul(1000));
     // Up to here a fraction of a number of milliseconds is exact enough, and the cast keeps it.
     let fits = |millis: &f64| millis.abs() < 9e15;
     let millis =
         whole.or_else(|| value.as_f64().map(|seconds| seconds * 1000.0).filter(fits).map(|n| n as i64));
-    millis.map(|millis| Some(Timestamp(millis))).ok_or_else(|| Refused::Claim(name.to_owned()))
+    millis.map(|millis| Some(Timestamp(millis))).ok_or_else(|| TokenRefusal::Claim(name.to_owned()))
 }
 
 /// What a token may be used for. One that says nothing of it is good for the usual; one that does only for what it
 /// names, and names of other servers' scopes give nothing here.
-fn scopes(claims: &Value) -> Result<BTreeSet<Scope>, Refused> {
+fn scopes(claims: &Value) -> Result<BTreeSet<Scope>, TokenRefusal> {
     let named = match words(claims, "scope")? {
         Some(named) => Some(named),
         None => words(claims, "scp")?,
@@ -210,7 +213,7 @@ fn scopes(claims: &Value) -> Result<BTreeSet<Scope>, Refused> {
 }
 
 /// The inboxes that a token is for: those it names as `inbox:work:NAME`. One that also has the plain scope is for all.
-fn inboxes(claims: &Value) -> Result<BTreeSet<InboxName>, Refused> {
+fn inboxes(claims: &Value) -> Result<BTreeSet<InboxName>, TokenRefusal> {
     let named = match words(claims, "scope")? {
         Some(named) => named,
         None => words(claims, "scp")?.unwrap_or_default(),
@@ -224,8 +227,8 @@ fn inbox(scope: &str) -> Option<InboxName> {
 }
 
 /// A list of texts, or a text with spaces between them.
-fn words(claims: &Value, name: &str) -> Result<Option<Vec<String>>, Refused> {
-    let unreadable = || Refused::Claim(name.to_owned());
+fn words(claims: &Value, name: &str) -> Result<Option<Vec<String>>, TokenRefusal> {
+    let unreadable = || TokenRefusal::Claim(name.to_owned());
     match claim(claims, name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.split_ascii_whitespace().map(str::to_owned).collect())),
@@ -323,12 +326,12 @@ mod tests {
         BASE64_URL_SAFE_NO_PAD.encode(text)
     }
 
-    fn header(text: &str) -> Result<Option<String>, Refused> {
+    fn header(text: &str) -> Result<Option<String>, TokenRefusal> {
         Token::parse(&format!("{}.e30.AAAA", encoded(text))).map(|token| token.key_id)
     }
 
     /// Whom these claims stand for, beside the four that every token needs, at the second 1000.
-    fn stands_for(more: Value) -> Result<Principal, Refused> {
+    fn stands_for(more: Value) -> Result<Principal, TokenRefusal> {
         let mut claims =
             json!({"iss": "https://login.example/", "aud": "standfast", "sub": "ann", "exp": 2000});
         for (name, value) in more.as_object().unwrap() {
@@ -341,7 +344,7 @@ mod tests {
         claims_stand_for(&claims.to_string(), &rules())
     }
 
-    fn claims_stand_for(claims: &str, rules: &TokenRules) -> Result<Principal, Refused> {
+    fn claims_stand_for(claims: &str, rules: &TokenRules) -> Result<Principal, TokenRefusal> {
         let text = format!("{}.{}.AAAA", encoded(r#"{"alg":"ES256"}"#), encoded(claims));
         Token::parse(&text)?.principal(rules, Timestamp(1_000_000))
     }
@@ -360,7 +363,7 @@ mod tests {
         let by = Identification::Token { issued_at: Timestamp(900_000), expires_at: Timestamp(2_060_000) };
         assert_eq!(who.by, by);
         for tenant in [json!(null), json!(""), json!(7), json!(["acme"]), json!("a\nb")] {
-            assert_eq!(of(&named, tenant.clone()), Err(Refused::Claim("/org/id".into())), "{tenant}");
+            assert_eq!(of(&named, tenant.clone()), Err(TokenRefusal::Claim("/org/id".into())), "{tenant}");
         }
         assert_eq!(of(&rules(), json!("acme")).unwrap().tenant, Tenant::default_tenant());
     }
@@ -372,7 +375,7 @@ mod tests {
             ["none", "None", "NONE", "nOnE", "", "HS256", "HS384", "HS512", "rs256", "ES512", "ES256K", "dir"]
         {
             let refused = header(&format!(r#"{{"alg":"{name}"}}"#)).unwrap_err();
-            assert_eq!(refused, Refused::Algorithm(name.into()));
+            assert_eq!(refused, TokenRefusal::Algorithm(name.into()));
         }
         for (name, _) in ALGORITHMS {
             assert_eq!(header(&format!(r#"{{"alg":"{name}","kid":"a"}}"#)), Ok(Some("a".into())));
@@ -392,41 +395,41 @@ mod tests {
             r#"{"alg":"RS256""#,
             &format!(r#"{{"alg":"RS256","kid":"{}"}}"#, "k".repeat(257)),
         ] {
-            assert!(matches!(header(text), Err(Refused::Unreadable(_))), "{text}");
+            assert!(matches!(header(text), Err(TokenRefusal::Unreadable(_))), "{text}");
         }
-        assert_eq!(header(r#"{"alg":"RS256","crit":["b64"],"b64":false}"#), Err(Refused::Critical));
+        assert_eq!(header(r#"{"alg":"RS256","crit":["b64"],"b64":false}"#), Err(TokenRefusal::Critical));
         for text in ["", "a", "a.b", "..", "a.b.c", "e30.e30.e30.e30", "sf_1_2", "é.é.é"] {
-            assert!(matches!(Token::parse(text), Err(Refused::Unreadable(_))), "{text}");
+            assert!(matches!(Token::parse(text), Err(TokenRefusal::Unreadable(_))), "{text}");
         }
-        assert!(matches!(Token::parse(&"a.".repeat(MAX_TOKEN)), Err(Refused::TooLong(_))));
+        assert!(matches!(Token::parse(&"a.".repeat(MAX_TOKEN)), Err(TokenRefusal::TooLong(_))));
     }
 
     #[test]
     fn the_claims_that_every_token_needs() {
         assert!(stands_for(json!({})).is_ok());
         for (more, refused) in [
-            (json!({"iss": null}), Refused::Issuer),
-            (json!({"iss": "https://login.example"}), Refused::Issuer),
-            (json!({"iss": ["https://login.example/"]}), Refused::Issuer),
-            (json!({"aud": null}), Refused::Audience),
-            (json!({"aud": "standfast2"}), Refused::Audience),
-            (json!({"aud": []}), Refused::Audience),
-            (json!({"aud": {"standfast": 1}}), Refused::Audience),
-            (json!({"exp": null}), Refused::Claim("exp".into())),
-            (json!({"exp": "2000"}), Refused::Claim("exp".into())),
-            (json!({"exp": 1e300}), Refused::Claim("exp".into())),
-            (json!({"exp": 940}), Refused::Expired),
-            (json!({"exp": i64::MIN}), Refused::Expired),
-            (json!({"nbf": 1061}), Refused::NotYet),
-            (json!({"nbf": "soon"}), Refused::Claim("nbf".into())),
-            (json!({"sub": null}), Refused::Claim("sub".into())),
-            (json!({"sub": ""}), Refused::Claim("sub".into())),
-            (json!({"sub": 7}), Refused::Claim("sub".into())),
-            (json!({"sub": "a\nb"}), Refused::Claim("sub".into())),
-            (json!({"groups": 7}), Refused::Claim("groups".into())),
-            (json!({"groups": ["a", 7]}), Refused::Claim("groups".into())),
-            (json!({"roles": {"admin": true}}), Refused::Claim("roles".into())),
-            (json!({"scope": true}), Refused::Claim("scope".into())),
+            (json!({"iss": null}), TokenRefusal::Issuer),
+            (json!({"iss": "https://login.example"}), TokenRefusal::Issuer),
+            (json!({"iss": ["https://login.example/"]}), TokenRefusal::Issuer),
+            (json!({"aud": null}), TokenRefusal::Audience),
+            (json!({"aud": "standfast2"}), TokenRefusal::Audience),
+            (json!({"aud": []}), TokenRefusal::Audience),
+            (json!({"aud": {"standfast": 1}}), TokenRefusal::Audience),
+            (json!({"exp": null}), TokenRefusal::Claim("exp".into())),
+            (json!({"exp": "2000"}), TokenRefusal::Claim("exp".into())),
+            (json!({"exp": 1e300}), TokenRefusal::Claim("exp".into())),
+            (json!({"exp": 940}), TokenRefusal::Expired),
+            (json!({"exp": i64::MIN}), TokenRefusal::Expired),
+            (json!({"nbf": 1061}), TokenRefusal::NotYet),
+            (json!({"nbf": "soon"}), TokenRefusal::Claim("nbf".into())),
+            (json!({"sub": null}), TokenRefusal::Claim("sub".into())),
+            (json!({"sub": ""}), TokenRefusal::Claim("sub".into())),
+            (json!({"sub": 7}), TokenRefusal::Claim("sub".into())),
+            (json!({"sub": "a\nb"}), TokenRefusal::Claim("sub".into())),
+            (json!({"groups": 7}), TokenRefusal::Claim("groups".into())),
+            (json!({"groups": ["a", 7]}), TokenRefusal::Claim("groups".into())),
+            (json!({"roles": {"admin": true}}), TokenRefusal::Claim("roles".into())),
+            (json!({"scope": true}), TokenRefusal::Claim("scope".into())),
         ] {
             assert_eq!(stands_for(more.clone()), Err(refused), "{more}");
         }
@@ -446,9 +449,9 @@ mod tests {
     fn a_claim_that_is_there_twice_is_not_read() {
         let claims =
             r#"{"iss":"https://login.example/","aud":"standfast","exp":2000,"sub":"ann","sub":"root"}"#;
-        assert_eq!(claims_stand_for(claims, &rules()), Err(Refused::Unreadable("claims")));
+        assert_eq!(claims_stand_for(claims, &rules()), Err(TokenRefusal::Unreadable("claims")));
         let claims = r#"{"iss":"https://login.example/","aud":"standfast","exp":2000,"sub":"ann","x":[{"a":1,"a":2}]}"#;
-        assert_eq!(claims_stand_for(claims, &rules()), Err(Refused::Unreadable("claims")));
+        assert_eq!(claims_stand_for(claims, &rules()), Err(TokenRefusal::Unreadable("claims")));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use standfast_core::refusal::Refusal;
 use standfast_engine::{EngineError, StoreError};
 
 use super::wire::ErrorBody;
-use crate::http::{More, Problem, RecordedDecision, keep_advice, rfc3339, status};
+use crate::http::{Problem, ProblemDetails, RecordedDecision, keep_advice, rfc3339, status};
 
 /// What every path of this protocol begins with.
 pub(super) const PREFIX: &str = "/tealagents/v1alpha1";
@@ -38,7 +38,7 @@ pub(super) fn problem(error: &EngineError) -> Problem {
             let detail = format!("this request was already decided: {how} by {by} at {at}");
             let recorded = Some(RecordedDecision { by, at, how });
             let problem = Problem::new(status, "already-decided", "Already decided", detail);
-            return problem.with(More { recorded, ..More::default() });
+            return problem.with(ProblemDetails { recorded, ..ProblemDetails::default() });
         }
         EngineError::BreaksSchema(broken) => {
             format!("the payload{} does not fit: {}", broken.pointer, broken.why)
@@ -54,7 +54,7 @@ pub(super) fn problem(error: &EngineError) -> Problem {
         | EngineError::MissingScope(_) => error.to_string(),
     };
     let problem = Problem::new(status, "refused", "Request refused", detail);
-    problem.with(More { retry_after, ..More::default() })
+    problem.with(ProblemDetails { retry_after, ..ProblemDetails::default() })
 }
 
 /// A decision as one word.

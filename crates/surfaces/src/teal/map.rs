@@ -24,8 +24,8 @@ use standfast_core::transcript::stored_call;
 
 use super::error::PREFIX;
 use super::wire::{
-    Answered, AuthChallenge, AuthChallengeResponse, ContentType, FunctionCall, HitlResponse, MultiModalItem,
-    StateResponse, TaskStatus, TealAgentsResponse, TokenUsage, UserMessage,
+    AuthChallenge, AuthChallengeResponse, ContentType, FunctionCall, HitlResponse, MultiModalItem,
+    StateResponse, TaskAnswer, TaskStatus, TealAgentsResponse, TokenUsage, UserMessage,
 };
 
 pub(super) use answers::{Needs, needs, resolutions};
@@ -99,12 +99,12 @@ fn shown(part: &Part) -> MultiModalItem {
 
 /// The task that an answer is about: a run and its log, up to one point.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told<'a> {
+pub(super) struct TaskLog<'a> {
     pub(super) run: &'a Run,
     pub(super) log: &'a [Envelope],
 }
 
-impl<'a> Told<'a> {
+impl<'a> TaskLog<'a> {
     /// The id of the invocation that came last: the request that was resumed, or the message that was said.
     pub(super) fn request_id(self) -> String {
         let (run, asked) = (self.run.facts.id, requests(self.log));
@@ -135,7 +135,7 @@ impl<'a> Told<'a> {
     }
 }
 
-/// The first point behind `since` at which somebody is needed or the run is over: how many appends that are.
+/// The first point behind `since` at which somebody is needed or the run has ended: how many appends that are.
 pub(super) fn settled(run: RunId, appends: &[Vec<Envelope>], since: Seq) -> Option<usize> {
     let mut now: Option<Run> = None;
     for (index, append) in appends.iter().enumerate() {
@@ -175,7 +175,11 @@ pub(super) fn decided_at(log: &[Envelope], request: RequestKey) -> Option<Seq> {
 }
 
 /// What a task answers. `waiting` is the run that really waits: the task itself, or a sub-run of it.
-pub(super) fn answer(task: Told<'_>, waiting: Option<Told<'_>>, site: &str) -> Result<Answered, String> {
+pub(super) fn answer(
+    task: TaskLog<'_>,
+    waiting: Option<TaskLog<'_>>,
+    site: &str,
+) -> Result<TaskAnswer, String> {
     let facts = &task.run.facts;
     let asked = waiting.filter(|waiting| !waiting.asking().is_empty());
     let ended = task.run.outcome();
@@ -183,7 +187,7 @@ pub(super) fn answer(task: Told<'_>, waiting: Option<Told<'_>>, site: &str) -> R
         return Ok(paused(task, waiting, site));
     }
     let state = |status, message: String| {
-        Answered::State(StateResponse {
+        TaskAnswer::State(StateResponse {
             session_id: facts.session.to_string(),
             task_id: facts.id.to_string(),
             request_id: task.request_id(),
@@ -197,7 +201,7 @@ pub(super) fn answer(task: Told<'_>, waiting: Option<Told<'_>>, site: &str) -> R
             TaskStatus::Running,
             format!("The task is still at work; look at {PREFIX}/{}/tasks/{}", facts.agent, facts.id),
         )),
-        Some(Outcome::Completed) => Ok(Answered::Output(TealAgentsResponse {
+        Some(Outcome::Completed) => Ok(TaskAnswer::Output(TealAgentsResponse {
             session_id: facts.session.to_string(),
             task_id: facts.id.to_string(),
             request_id: task.request_id(),
@@ -233,7 +237,7 @@ fn result(log: &[Envelope]) -> (Option<String>, Option<String>) {
     (output.and_then(|body| body.inline().map(str::to_owned)), reason)
 }
 
-fn paused(task: Told<'_>, waiting: Told<'_>, site: &str) -> Answered {
+fn paused(task: TaskLog<'_>, waiting: TaskLog<'_>, site: &str) -> TaskAnswer {
     let asked = waiting.asking();
     let run = waiting.run.facts.id;
     let request_id = waiting.run.request().map(|key| RequestId { run, key }.to_string()).unwrap_or_default();
@@ -241,7 +245,7 @@ fn paused(task: Told<'_>, waiting: Told<'_>, site: &str) -> Answered {
     let (task_id, session_id) = (task.run.facts.id.to_string(), task.run.facts.session.to_string());
     if asked.iter().all(|(hold, _)| hold.kind == HoldKind::Auth) {
         let auth_challenges = asked.iter().flat_map(|(_, ask)| challenges(ask)).collect();
-        return Answered::Auth(AuthChallengeResponse {
+        return TaskAnswer::Auth(AuthChallengeResponse {
             task_id,
             session_id,
             request_id,
@@ -250,7 +254,7 @@ fn paused(task: Told<'_>, waiting: Told<'_>, site: &str) -> Answered {
             resume_url: url,
         });
     }
-    Answered::Hitl(HitlResponse {
+    TaskAnswer::Hitl(HitlResponse {
         task_id,
         session_id,
         request_id,
@@ -274,7 +278,7 @@ fn challenges(ask: &Ask) -> Vec<AuthChallenge> {
 }
 
 /// A call as it would run now. The run itself can wait too: that is call 0, and calls nothing.
-pub(super) fn function_call(told: Told<'_>, no: CallNo) -> FunctionCall {
+pub(super) fn function_call(told: TaskLog<'_>, no: CallNo) -> FunctionCall {
     let id = CallId { run: told.run.facts.id, no }.to_string();
     let index = place(told.log, no);
     let (name, arguments) = match stored_call(told.log, no) {

@@ -1,4 +1,4 @@
-//! What a browser sees at an approval or rejection URL: what waits, and a button. Looking decides nothing.
+//! What a browser sees at an approval or rejection URL: what is pending, and a button. Looking decides nothing.
 //!
 //! The form repeats what was shown, so that a page that is out of date decides nothing (T19). What needs more than a yes
 //! is answered on the page of its hold.
@@ -21,7 +21,7 @@ use super::map::{self, Needs};
 use super::reply::Asker;
 use super::resume::Wish;
 use super::wire::{ResumeArgs, ResumeBody};
-use crate::html::{Posted, Site, Templates, Token};
+use crate::html::{PostedForm, Site, Templates, Token};
 use crate::http::{Problem, mount, rfc3339};
 use crate::labels;
 use crate::labels::hidden::is_hidden_in_lines;
@@ -85,13 +85,13 @@ struct Call {
     digest: Option<String>,
     opened: String,
     expires: Option<String>,
-    decided: Option<Decided>,
+    decided: Option<DecisionRecord>,
     /// Whether it is answered on a page of its own.
     is_elsewhere: bool,
 }
 
 #[derive(Debug, Serialize)]
-struct Decided {
+struct DecisionRecord {
     what: &'static str,
     by: String,
     at: String,
@@ -123,7 +123,7 @@ pub(super) async fn decide(
     let token = token(&request);
     // Whoever may not see it is told so before anything about the form.
     let view = asker.request(id).await?;
-    let posted = match Posted::from_request(request, &()).await {
+    let posted = match PostedForm::from_request(request, &()).await {
         Ok(posted) => posted,
         Err(failure) => return Ok(failure.into_response()),
     };
@@ -143,7 +143,7 @@ pub(super) async fn decide(
 }
 
 /// What the form says. Its button says what is wanted, whatever the address does.
-fn wish(id: &str, posted: &Posted) -> Result<Wish, Problem> {
+fn wish(id: &str, posted: &PostedForm) -> Result<Wish, Problem> {
     let action = posted.get("action");
     let once = posted.get("once").filter(|nonce| !nonce.is_empty()).map(|nonce| {
         // The nonce is the page's own, so a click that is sent again is the same click.
@@ -238,7 +238,7 @@ fn call(view: &HoldView) -> Call {
         digest: row.digest.map(|digest| digest.to_string()),
         opened: rfc3339(row.opened_at),
         expires: row.expires_at.map(rfc3339),
-        decided: row.closed.as_ref().map(|closed| Decided {
+        decided: row.closed.as_ref().map(|closed| DecisionRecord {
             what: labels::decision(Some(row.kind), closed.how),
             by: labels::actor(&closed.by),
             at: rfc3339(closed.at),

@@ -11,12 +11,12 @@ use standfast_core::hold::HoldKind;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::run::{Run, Status, WaitKind, status};
 use standfast_engine::auth::Principal;
-use standfast_engine::{EngineError, LookedUpRun, Showing, Snapshot};
+use standfast_engine::{EngineError, LookedUpRun, ShownHolds, Snapshot};
 
 use super::error::problem;
-use super::map::{self, Told};
-use super::resume::Since;
-use super::wire::{AgentTask, Answered, TaskStatus, TealAgentsPartialResponse};
+use super::map::{self, TaskLog};
+use super::resume::LogPoint;
+use super::wire::{AgentTask, TaskAnswer, TaskStatus, TealAgentsPartialResponse};
 use crate::http::{App, Problem, rfc3339, when_written};
 
 /// Who asks, and by which address.
@@ -29,13 +29,13 @@ pub(super) struct Asker {
 
 /// An answer, and what of the open holds it shows.
 pub(super) struct Reply {
-    pub(super) answer: Answered,
-    pub(super) showing: Option<Showing>,
+    pub(super) answer: TaskAnswer,
+    pub(super) showing: Option<ShownHolds>,
 }
 
 impl Asker {
-    /// The answer as soon as somebody is needed or the task is over; as it is when that takes too long.
-    pub(super) async fn answer(&self, task: RunId, since: Since) -> Result<Reply, Problem> {
+    /// The answer as soon as somebody is needed or the task has ended; as it is when that takes too long.
+    pub(super) async fn answer(&self, task: RunId, since: LogPoint) -> Result<Reply, Problem> {
         let reads = self.app.engine.reads();
         let at_most = self.app.engine.settings().max_wait;
         let found = reads.needs_somebody(&self.who, task, at_most).await.map_err(|error| problem(&error))?;
@@ -50,7 +50,7 @@ impl Asker {
     pub(super) async fn look(
         &self,
         task: RunId,
-        since: Since,
+        since: LogPoint,
         found: Option<&Snapshot>,
     ) -> Result<Reply, Problem> {
         let engine = &self.app.engine;
@@ -60,22 +60,22 @@ impl Asker {
         };
         let appends = appends.map_err(|error| problem(&error))?;
         let since = match since {
-            Since::Event(seq) => seq,
-            Since::Now | Since::Decided(_) => since.seq(&appends.concat()),
+            LogPoint::Event(seq) => seq,
+            LogPoint::Now | LogPoint::Decided(_) => since.seq(&appends.concat()),
         };
         let settled = map::settled(task, &appends, since);
         let log: Vec<Envelope> = appends.into_iter().take(settled.unwrap_or(usize::MAX)).flatten().collect();
         let run = apply::fold(task, &log).ok_or_else(Problem::not_found)?;
-        let told = Told { run: &run, log: &log };
+        let told = TaskLog { run: &run, log: &log };
         let below = if asks(&run) { None } else { self.below(task, found).await? };
         let waiting = match &below {
-            Some((run, log)) => Told { run, log },
+            Some((run, log)) => TaskLog { run, log },
             None => told,
         };
         let answer = map::answer(told, Some(waiting), &self.site).map_err(failed)?;
         let showing = match &answer {
-            Answered::Hitl(_) | Answered::Auth(_) => Some(Showing::of(waiting.run, map::is_asked)),
-            Answered::Output(_) | Answered::State(_) => None,
+            TaskAnswer::Hitl(_) | TaskAnswer::Auth(_) => Some(ShownHolds::of(waiting.run, map::is_asked)),
+            TaskAnswer::Output(_) | TaskAnswer::State(_) => None,
         };
         Ok(Reply { answer, showing })
     }
@@ -116,7 +116,7 @@ impl Asker {
     pub(super) async fn speaker(
         &self,
         task: RunId,
-        since: Since,
+        since: LogPoint,
     ) -> Result<(TealAgentsPartialResponse, Seq), Problem> {
         let snapshot = self.app.engine.reads().snapshot(&self.who, task).await;
         let snapshot = snapshot.map_err(|error| problem(&error))?;
@@ -124,7 +124,7 @@ impl Asker {
         let speaker = TealAgentsPartialResponse {
             session_id: run.facts.session.to_string(),
             task_id: task.to_string(),
-            request_id: Told { run, log }.request_id(),
+            request_id: TaskLog { run, log }.request_id(),
             output_partial: String::new(),
             source: run.facts.agent.to_string(),
         };
@@ -132,7 +132,7 @@ impl Asker {
     }
 
     /// The task with its trail, and what of its own open holds that shows.
-    pub(super) async fn task(&self, task: RunId) -> Result<(AgentTask, Option<Showing>), Problem> {
+    pub(super) async fn task(&self, task: RunId) -> Result<(AgentTask, Option<ShownHolds>), Problem> {
         let engine = &self.app.engine;
         let snapshot = match engine.reads().look_up(&self.who, task).await.map_err(|error| problem(&error))? {
             LookedUpRun::Run(snapshot) => snapshot,
@@ -154,12 +154,12 @@ impl Asker {
         let run = snapshot.run();
         let below = engine.reads().holds_below(run).await.map_err(|error| problem(&error))?;
         let below: Vec<HoldKind> = below.iter().map(|(_, kind)| *kind).collect();
-        let showing = Showing::of(run, map::is_asked);
-        Ok((map::task(Told { run, log }, &below), Some(showing)))
+        let showing = ShownHolds::of(run, map::is_asked);
+        Ok((map::task(TaskLog { run, log }, &below), Some(showing)))
     }
 
     /// An answer that shows this, noted once it is written (C26).
-    pub(super) fn shows(&self, response: impl IntoResponse, showing: Option<Showing>) -> Response {
+    pub(super) fn shows(&self, response: impl IntoResponse, showing: Option<ShownHolds>) -> Response {
         let (engine, who) = (self.app.engine.clone(), self.who.clone());
         match showing.filter(|showing| !showing.holds.is_empty()) {
             Some(showing) => when_written(response.into_response(), move || {

@@ -10,7 +10,7 @@ use standfast_core::event::Envelope;
 use standfast_core::id::{RequestId, RequestKey, RunId, Seq};
 use standfast_core::refusal::Refusal;
 use standfast_engine::{
-    DecisionSet, Decisions, HoldDecision, HoldView, IdempotencyKey, Implied, RequestView, ShownHold,
+    DecisionSet, Decisions, HoldDecision, HoldView, IdempotencyKey, ImpliedHold, RequestView, ShownHold,
 };
 
 use super::error::problem;
@@ -32,9 +32,9 @@ pub(super) struct Wish {
 
 /// The task that goes on, and the point behind which its answer is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Resumed {
+pub(super) struct ResumedTask {
     pub(super) task: RunId,
-    pub(super) since: Since,
+    pub(super) since: LogPoint,
 }
 
 /// Behind every event.
@@ -42,7 +42,7 @@ pub(super) const NOW: Seq = Seq(u64::MAX);
 
 /// A point of a task's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Since {
+pub(super) enum LogPoint {
     /// Behind this event.
     Event(Seq),
     /// Behind the decision of this request; while it is open, behind everything.
@@ -51,13 +51,13 @@ pub(super) enum Since {
     Now,
 }
 
-impl Since {
+impl LogPoint {
     /// The event that it means in this log.
     pub(super) fn seq(self, log: &[Envelope]) -> Seq {
         match self {
-            Since::Event(seq) => seq,
-            Since::Now => NOW,
-            Since::Decided(request) => map::decided_at(log, request).unwrap_or(NOW),
+            LogPoint::Event(seq) => seq,
+            LogPoint::Now => NOW,
+            LogPoint::Decided(request) => map::decided_at(log, request).unwrap_or(NOW),
         }
     }
 }
@@ -104,7 +104,7 @@ impl Asker {
         &self,
         id: &str,
         wish: impl FnOnce() -> Result<Wish, Problem>,
-    ) -> Result<Resumed, Problem> {
+    ) -> Result<ResumedTask, Problem> {
         self.decide(id, self.request(id).await?, wish).await
     }
 
@@ -114,7 +114,7 @@ impl Asker {
         id: &str,
         view: RequestView,
         wish: impl FnOnce() -> Result<Wish, Problem>,
-    ) -> Result<Resumed, Problem> {
+    ) -> Result<ResumedTask, Problem> {
         let asked: Vec<&HoldView> = view.holds.iter().filter(|hold| map::is_asked(hold.row.kind)).collect();
         if let Some(theirs) = asked.iter().find(|hold| !hold.may_decide) {
             return Err(problem(&Refusal::NotAllowed(Some(theirs.row.id)).into()));
@@ -162,10 +162,10 @@ impl Asker {
         };
         decided.map_err(|error| problem(&error))?;
         if task != run {
-            return Ok(Resumed { task, since: Since::Now });
+            return Ok(ResumedTask { task, since: LogPoint::Now });
         }
         let id: RequestId = id.parse().map_err(|_| Problem::not_found())?;
-        Ok(Resumed { task, since: Since::Decided(id.key) })
+        Ok(ResumedTask { task, since: LogPoint::Decided(id.key) })
     }
 
     /// These holds, if they are what the caller was last shown.
@@ -173,9 +173,9 @@ impl Asker {
         let open: Vec<ShownHold> = meant.iter().map(|hold| ShownHold::from(*hold)).collect();
         let implied = self.app.engine.shown().implied_hold(&self.who, run, &[], &open).await;
         let are_all_shown = match implied.map_err(|error| problem(&error))? {
-            Implied::Hold(_) => open.len() == 1,
-            Implied::Several => true,
-            Implied::NotShown | Implied::Outdated | Implied::Answered => false,
+            ImpliedHold::Hold(_) => open.len() == 1,
+            ImpliedHold::Several => true,
+            ImpliedHold::NotShown | ImpliedHold::Outdated | ImpliedHold::Answered => false,
         };
         are_all_shown.then_some(open).ok_or_else(not_shown)
     }

@@ -24,13 +24,13 @@ use utoipa_axum::routes;
 
 use super::error::problem;
 use super::reply::{Asker, Reply};
-use super::resume::{Resumed, Since, Wish};
+use super::resume::{LogPoint, ResumedTask, Wish};
 use super::{map, page, stream, wire};
 use crate::html;
-use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, Unjudged, site};
+use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, UnparsedJson, site};
 
 /// Who is calling.
-type Who = Extension<Principal>;
+type CallerOf = Extension<Principal>;
 
 /// What every route may answer instead.
 struct Errors;
@@ -76,14 +76,14 @@ async fn for_browsers(request: Request, next: Next) -> Response {
     ),
     request_body = wire::UserMessage,
     responses(
-        (status = 200, body = wire::Answered, description = "The output, or the request to decide first"),
+        (status = 200, body = wire::TaskAnswer, description = "The output, or the request to decide first"),
         (status = 202, body = wire::StateResponse, description = "Still executing after the longest wait"),
         Errors
     )
 )]
 async fn chat(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(agent): Segment,
     headers: HeaderMap,
     Repeatable { body, once }: Repeatable<wire::UserMessage>,
@@ -109,7 +109,7 @@ async fn chat(
 )]
 async fn chat_sse(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Extension(pass): Extension<Pass>,
     Segment(agent): Segment,
     headers: HeaderMap,
@@ -131,7 +131,7 @@ async fn chat_sse(
 )]
 async fn task(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Path((agent, task)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -158,7 +158,7 @@ async fn task(
 )]
 async fn look(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
     Args(args): Args<wire::ResumeArgs>,
     request: Request,
@@ -183,7 +183,7 @@ async fn look(
     ),
     request_body = wire::ResumeBody,
     responses(
-        (status = 200, body = wire::Answered, description = "The output, the next request, or the cancellation"),
+        (status = 200, body = wire::TaskAnswer, description = "The output, the next request, or the cancellation"),
         (status = 409, body = wire::ErrorBody, description = "Already decided, expired, or ended"),
         (status = 202, body = wire::StateResponse, description = "Still executing after the longest wait"),
         Errors
@@ -191,7 +191,7 @@ async fn look(
 )]
 async fn resume(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
     Args(args): Args<wire::ResumeArgs>,
     request: Request,
@@ -200,7 +200,7 @@ async fn resume(
     if is_page(request.method(), request.headers()) {
         return page::decide(&asker, &id, &args, request).await;
     }
-    let body = Unjudged::from_request(request, &()).await?;
+    let body = UnparsedJson::from_request(request, &()).await?;
     let resumed = decide(&asker, &id, &args, &body).await?;
     asker.answer(resumed.task, resumed.since).await.map(|reply| answered(&asker, reply))
 }
@@ -221,12 +221,12 @@ async fn resume(
 )]
 async fn resume_sse(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Extension(pass): Extension<Pass>,
     Segment(id): Segment,
     Args(args): Args<wire::ResumeArgs>,
     headers: HeaderMap,
-    body: Unjudged,
+    body: UnparsedJson,
 ) -> Result<Response, Problem> {
     let asker = asker(app, who, &headers);
     let resumed = decide(&asker, &id, &args, &body).await?;
@@ -237,8 +237,8 @@ async fn decide(
     asker: &Asker,
     id: &str,
     args: &wire::ResumeArgs,
-    body: &Unjudged,
-) -> Result<Resumed, Problem> {
+    body: &UnparsedJson,
+) -> Result<ResumedTask, Problem> {
     let wish = || {
         let Repeatable { body, once } = body.judge(args.action.as_deref().unwrap_or_default())?;
         Wish::of(body, args, once)
@@ -252,7 +252,7 @@ async fn begin(
     agent: String,
     said: &wire::UserMessage,
     once: Option<IdempotencyKey>,
-) -> Result<Resumed, Problem> {
+) -> Result<ResumedTask, Problem> {
     let (engine, who) = (&asker.app.engine, &asker.who);
     let agent = AgentName::new(agent).map_err(|_| Problem::not_found())?;
     let message = map::message(said).map_err(Problem::invalid)?;
@@ -261,7 +261,7 @@ async fn begin(
         let session = named.map_err(|bad| Problem::invalid(format!("session_id: {bad}")))?;
         let new = NewRun { agent, session, message, once };
         let task = engine.start(who, new).await.map_err(|error| problem(&error))?;
-        return Ok(Resumed { task, since: Since::Event(Seq(0)) });
+        return Ok(ResumedTask { task, since: LogPoint::Event(Seq(0)) });
     };
     let task: RunId = task.parse().map_err(|_| Problem::not_found())?;
     let run = engine.see(who, task).await.map_err(|error| problem(&error))?;
@@ -273,8 +273,8 @@ async fn begin(
     }
     let say = Say { message, on_hold: OnHold::Refuse };
     match engine.say(who, task, say, once).await {
-        Ok(Answer::Repeated) => Ok(Resumed { task, since: Since::Now }),
-        Ok(_) => Ok(Resumed { task, since: Since::Event(run.state.seq) }),
+        Ok(Answer::Repeated) => Ok(ResumedTask { task, since: LogPoint::Now }),
+        Ok(_) => Ok(ResumedTask { task, since: LogPoint::Event(run.state.seq) }),
         Err(error @ EngineError::Refused(Refusal::Ended(_))) => {
             let detail =
                 format!("task {task}: {error}. Leave out task_id to start a new task in the session");
@@ -291,11 +291,11 @@ fn asker(app: App, who: Principal, headers: &HeaderMap) -> Asker {
 
 fn answered(asker: &Asker, Reply { answer, showing }: Reply) -> Response {
     let status = match &answer {
-        wire::Answered::State(state) if state.status == wire::TaskStatus::Running => StatusCode::ACCEPTED,
-        wire::Answered::State(_)
-        | wire::Answered::Output(_)
-        | wire::Answered::Hitl(_)
-        | wire::Answered::Auth(_) => StatusCode::OK,
+        wire::TaskAnswer::State(state) if state.status == wire::TaskStatus::Running => StatusCode::ACCEPTED,
+        wire::TaskAnswer::State(_)
+        | wire::TaskAnswer::Output(_)
+        | wire::TaskAnswer::Hitl(_)
+        | wire::TaskAnswer::Auth(_) => StatusCode::OK,
     };
     asker.shows((status, Json(answer)), showing)
 }

@@ -13,24 +13,24 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use standfast_core::event::{Envelope, Event as CoreEvent};
 use standfast_core::id::Seq;
-use standfast_engine::{Delta, EngineError, Follower, News, Showing};
+use standfast_engine::{Delta, EngineError, Follower, News, ShownHolds};
 use tokio::sync::watch;
 
 use super::error::{body, problem};
 use super::reply::{self, Asker};
-use super::resume::{NOW, Resumed, Since};
-use super::wire::{Answered, Streamed, StreamedEvent, TaskStatus, TealAgentsPartialResponse};
+use super::resume::{LogPoint, NOW, ResumedTask};
+use super::wire::{StreamData, StreamedEvent, TaskAnswer, TaskStatus, TealAgentsPartialResponse};
 use crate::http::{INVALID, Pass, Problem, Stay};
 
 /// How often a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A task from there on.
-pub(super) async fn stream(asker: Asker, pass: Pass, resumed: Resumed) -> Result<Response, Problem> {
+pub(super) async fn stream(asker: Asker, pass: Pass, resumed: ResumedTask) -> Result<Response, Problem> {
     let (speaker, since) = asker.speaker(resumed.task, resumed.since).await?;
     let from = if since == NOW { Seq(0) } else { since };
-    let resumed = Resumed { since: Since::Event(since), ..resumed };
-    let streaming = Streaming {
+    let resumed = ResumedTask { since: LogPoint::Event(since), ..resumed };
+    let streaming = TealStream {
         follower: asker.app.engine.reads().follow_live(resumed.task, from),
         stopping: asker.app.stopping.clone(),
         stay: Stay::new(&asker.app, pass, asker.who.clone(), resumed.task),
@@ -50,10 +50,10 @@ pub(super) async fn stream(asker: Asker, pass: Pass, resumed: Resumed) -> Result
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
-struct Streaming {
+struct TealStream {
     asker: Asker,
     stay: Stay,
-    resumed: Resumed,
+    resumed: ResumedTask,
     /// Who speaks, with nothing said.
     speaker: TealAgentsPartialResponse,
     follower: Follower,
@@ -64,11 +64,11 @@ struct Streaming {
     waits_below: bool,
     is_over: bool,
     /// What the last event shows: it was written when more is asked for.
-    showing: Option<Showing>,
+    showing: Option<ShownHolds>,
 }
 
 /// Why a stream wakes.
-enum Heard {
+enum StreamWake {
     News(Result<Vec<News>, EngineError>),
     /// Nothing, and a sub-run may have moved.
     Nothing,
@@ -113,24 +113,24 @@ impl Reply {
     }
 }
 
-impl Streaming {
+impl TealStream {
     async fn next(&mut self) -> Option<Event> {
         while self.ready.is_empty() && !self.is_over {
             let (clock, poll) = (self.asker.app.engine.clock(), self.asker.app.engine.settings().fixed.poll);
             let heard = tokio::select! {
-                read = self.follower.news() => Heard::News(read),
-                () = clock.sleep(poll), if self.waits_below => Heard::Nothing,
-                () = self.stay.is_over() => Heard::ShutOut(INVALID),
+                read = self.follower.news() => StreamWake::News(read),
+                () = clock.sleep(poll), if self.waits_below => StreamWake::Nothing,
+                () = self.stay.is_over() => StreamWake::ShutOut(INVALID),
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
-            let is_news = matches!(heard, Heard::News(Ok(_)) | Heard::Nothing);
+            let is_news = matches!(heard, StreamWake::News(Ok(_)) | StreamWake::Nothing);
             let why = if is_news { self.stay.is_shut_out().await } else { None };
-            let heard = why.map_or(heard, Heard::ShutOut);
+            let heard = why.map_or(heard, StreamWake::ShutOut);
             let taken = match heard {
-                Heard::News(Ok(news)) => self.take(news).await,
-                Heard::News(Err(error)) => Err(problem(&error)),
-                Heard::Nothing => self.end_if_settled().await,
-                Heard::ShutOut(why) => Err(shut_out(why)),
+                StreamWake::News(Ok(news)) => self.take(news).await,
+                StreamWake::News(Err(error)) => Err(problem(&error)),
+                StreamWake::Nothing => self.end_if_settled().await,
+                StreamWake::ShutOut(why) => Err(shut_out(why)),
             };
             if let Err(failure) = taken {
                 self.fail(&failure);
@@ -170,7 +170,7 @@ impl Streaming {
     fn say(&mut self, piece: Option<String>) {
         let Some(output_partial) = piece.filter(|piece| !piece.is_empty()) else { return };
         let partial = TealAgentsPartialResponse { output_partial, ..self.speaker.clone() };
-        self.ready.push_back(named("partial-response", &Streamed::Partial(partial)));
+        self.ready.push_back(named("partial-response", &StreamData::Partial(partial)));
     }
 
     /// The answer, if there is one by now. Looks at the row first: nobody's log is read for nothing.
@@ -185,20 +185,20 @@ impl Streaming {
         let reply::Reply { answer, showing } =
             self.asker.look(self.resumed.task, self.resumed.since, None).await?;
         let name = match &answer {
-            Answered::State(state) if state.status == TaskStatus::Running => return Ok(()),
-            Answered::State(_) => "state-response",
-            Answered::Output(_) => "final-response",
-            Answered::Hitl(_) => "hitl-response",
-            Answered::Auth(_) => "auth-response",
+            TaskAnswer::State(state) if state.status == TaskStatus::Running => return Ok(()),
+            TaskAnswer::State(_) => "state-response",
+            TaskAnswer::Output(_) => "final-response",
+            TaskAnswer::Hitl(_) => "hitl-response",
+            TaskAnswer::Auth(_) => "auth-response",
         };
         (self.is_over, self.showing) = (true, showing);
-        self.ready.push_back(named(name, &Streamed::Answered(answer)));
+        self.ready.push_back(named(name, &StreamData::Answered(answer)));
         Ok(())
     }
 
     fn fail(&mut self, failure: &Problem) {
         self.is_over = true;
-        self.ready.push_back(named("error", &Streamed::Error(body(failure))));
+        self.ready.push_back(named("error", &StreamData::Error(body(failure))));
     }
 }
 
@@ -207,7 +207,7 @@ fn shut_out(why: &'static str) -> Problem {
     Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Authentication required", why)
 }
 
-fn named(event: &'static str, value: &Streamed) -> Event {
+fn named(event: &'static str, value: &StreamData) -> Event {
     let StreamedEvent { event, data } =
         StreamedEvent { event, data: serde_json::to_string(value).unwrap_or_default() };
     Event::default().event(event).data(data)

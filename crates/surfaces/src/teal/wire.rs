@@ -41,7 +41,7 @@ pub(super) enum ContentType {
     Image,
 }
 
-/// What the agent came to.
+/// The agent's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct TealAgentsResponse {
     pub(super) session_id: String,
@@ -83,7 +83,7 @@ pub(super) struct HitlResponse {
     pub(super) approval_url: String,
     /// POST here to reject.
     pub(super) rejection_url: String,
-    /// What waits.
+    /// What is pending.
     pub(super) tool_calls: Vec<FunctionCall>,
 }
 
@@ -140,7 +140,7 @@ pub(super) struct StateResponse {
 /// What a task that ended well, waits, or was stopped answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
-pub(super) enum Answered {
+pub(super) enum TaskAnswer {
     Output(TealAgentsResponse),
     Hitl(HitlResponse),
     Auth(AuthChallengeResponse),
@@ -159,9 +159,9 @@ pub(super) struct StreamedEvent {
 /// What the data of an event says.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Streamed {
+pub(super) enum StreamData {
     Partial(TealAgentsPartialResponse),
-    Answered(Answered),
+    Answered(TaskAnswer),
     Error(ErrorBody),
 }
 

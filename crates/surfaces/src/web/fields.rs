@@ -9,7 +9,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use standfast_core::json::RawJson;
 
-use crate::html::Posted;
+use crate::html::PostedForm;
 
 /// Keywords that make a schema more than a list of fields.
 const NOT_FLAT: [&str; 10] = [
@@ -85,7 +85,7 @@ impl Flat {
         }
         let Ok(object) = serde_json::from_str::<Object>(schema.text()) else { return None };
         let Some(Members(properties)) = object.properties else {
-            return field(0, "", schema, Needed::Yes).map(Flat::One);
+            return field(0, "", schema, FieldNeed::Yes).map(Flat::One);
         };
         let is_object = object.kind.as_deref().is_none_or(|kind| kind == "object");
         let is_known = |name: &String| properties.iter().any(|(known, _)| known == name);
@@ -93,7 +93,7 @@ impl Flat {
             return None;
         }
         let read = |(at, (name, schema)): (usize, &(String, RawJson))| {
-            let needed = if object.required.contains(name) { Needed::Yes } else { Needed::No };
+            let needed = if object.required.contains(name) { FieldNeed::Yes } else { FieldNeed::No };
             field(at, name, schema, needed)
         };
         properties.iter().enumerate().map(read).collect::<Option<Vec<Field>>>().map(Flat::Object)
@@ -114,14 +114,14 @@ impl Flat {
     }
 
     /// What was entered stands in the fields again.
-    pub(super) fn keep(&mut self, posted: &Posted) {
+    pub(super) fn keep(&mut self, posted: &PostedForm) {
         for field in self.fields_mut() {
             field.value = posted.get(&field.input).unwrap_or_default();
         }
     }
 
     /// The answer as JSON text; none when nothing was entered for a single value.
-    pub(super) fn answer(&self, posted: &Posted) -> Option<RawJson> {
+    pub(super) fn answer(&self, posted: &PostedForm) -> Option<RawJson> {
         match self {
             Flat::One(field) => field.entered(posted),
             Flat::Object(fields) => {
@@ -137,7 +137,7 @@ impl Flat {
 
 impl Field {
     /// What was entered, as JSON; none when nothing was. What is no number stays a text, for the schema to refuse.
-    fn entered(&self, posted: &Posted) -> Option<RawJson> {
+    fn entered(&self, posted: &PostedForm) -> Option<RawJson> {
         let entered = posted.get(&self.input)?;
         match self.kind {
             Kind::Text if entered.is_empty() && !self.is_required => None,
@@ -159,12 +159,12 @@ impl Field {
 
 /// Whether an answer must have a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Needed {
+enum FieldNeed {
     Yes,
     No,
 }
 
-fn field(at: usize, name: &str, schema: &RawJson, needed: Needed) -> Option<Field> {
+fn field(at: usize, name: &str, schema: &RawJson, needed: FieldNeed) -> Option<Field> {
     #[derive(Deserialize)]
     struct Scalar {
         #[serde(rename = "type")]
@@ -206,7 +206,7 @@ fn field(at: usize, name: &str, schema: &RawJson, needed: Needed) -> Option<Fiel
             .title
             .unwrap_or_else(|| if name.is_empty() { "Answer".into() } else { name.to_owned() }),
         description: scalar.description,
-        is_required: needed == Needed::Yes,
+        is_required: needed == FieldNeed::Yes,
         kind,
         input_type: match scalar.format.as_deref() {
             Some("date") => "date",
@@ -272,7 +272,7 @@ mod tests {
 
     fn answered(entered: &[(&str, &str)]) -> String {
         let posted = entered.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let posted = Posted::of(posted.collect());
+        let posted = PostedForm::of(posted.collect());
         read(EXPENSE).unwrap().answer(&posted).unwrap().text().to_owned()
     }
 
@@ -314,9 +314,9 @@ mod tests {
     #[test]
     fn one_value_needs_no_object() {
         let flat = read(r#"{"type": "integer"}"#).unwrap();
-        let posted = Posted::of(vec![("field-0".into(), " 7 ".into())]);
+        let posted = PostedForm::of(vec![("field-0".into(), " 7 ".into())]);
         assert_eq!(flat.answer(&posted).unwrap().text(), "7");
-        assert_eq!(flat.answer(&Posted::default()), None);
+        assert_eq!(flat.answer(&PostedForm::default()), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use standfast_core::json::RawJson;
 use standfast_engine::{Decision, HoldView, IdempotencyKey};
 
 use super::fields::Flat;
-use crate::html::Posted;
+use crate::html::PostedForm;
 use crate::labels::hidden::escaped_json;
 
 /// Why a form says nothing that could be decided.
@@ -18,7 +18,7 @@ use crate::labels::hidden::escaped_json;
 pub(super) struct Mistake(pub(super) String);
 
 /// The decision that a form is.
-pub(super) fn decision(view: &HoldView, posted: &Posted) -> Result<Decision, Mistake> {
+pub(super) fn decision(view: &HoldView, posted: &PostedForm) -> Result<Decision, Mistake> {
     let word = posted.get("decision").unwrap_or_default();
     let shown = |name: &str| posted.get(name).filter(|value| !value.is_empty());
     let unreadable = || Mistake("The form is incomplete. Reload the page.".into());
@@ -42,7 +42,7 @@ pub(super) fn decision(view: &HoldView, posted: &Posted) -> Result<Decision, Mis
     })
 }
 
-fn wanted(view: &HoldView, posted: &Posted, word: &str) -> Result<Choice, Mistake> {
+fn wanted(view: &HoldView, posted: &PostedForm, word: &str) -> Result<Choice, Mistake> {
     let text = |name: &str| posted.get(name).filter(|text| !text.trim().is_empty());
     let needed = |what: &str| Mistake(format!("{what} Nothing was decided."));
     match word {

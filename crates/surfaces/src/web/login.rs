@@ -13,10 +13,10 @@ use standfast_core::body::Body;
 use standfast_core::hold::HoldKind;
 use standfast_engine::LoginError;
 use standfast_engine::auth::Principal;
-use standfast_engine::tool::login::{Returned, client_document};
+use standfast_engine::tool::login::{AuthorizationResponse, client_document};
 
 use super::routes::{PAGES, SETTLE, hold_id, see_other};
-use crate::html::{Failure, Posted, Site, Token, cookie_of};
+use crate::html::{Failure, PostedForm, Site, Token, cookie_of};
 use crate::http::{App, Args, Segment};
 
 /// The routes.
@@ -77,7 +77,7 @@ async fn begin(
     Extension(who): Extension<Principal>,
     Extension(token): Extension<Token>,
     Segment(id): Segment,
-    _posted: Posted,
+    _posted: PostedForm,
 ) -> Result<Response, Failure> {
     let page = page(&app, &who, &id).await?;
     let begun = app.engine.logins().begin_login(&who, hold_id(&id)?).await?;
@@ -103,7 +103,7 @@ async fn callback(
     State(app): State<App>,
     Extension(who): Extension<Principal>,
     headers: HeaderMap,
-    Args(returned): Args<Returned>,
+    Args(returned): Args<AuthorizationResponse>,
 ) -> Result<Response, Failure> {
     let unknown = || {
         let text = "This login was not started in this browser, or it has expired. Open the page of the hold and start again.";

@@ -16,7 +16,7 @@ use crate::labels;
 
 /// An instant as a page shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct When {
+pub(super) struct ShownInstant {
     /// For programs.
     iso: String,
     /// For people, in UTC.
@@ -27,13 +27,13 @@ pub(super) struct When {
     distance: String,
 }
 
-impl When {
-    pub(super) fn new(at: Timestamp, now: Timestamp) -> When {
+impl ShownInstant {
+    pub(super) fn new(at: Timestamp, now: Timestamp) -> ShownInstant {
         let iso = rfc3339(at);
         let text = format!("{} {} UTC", &iso[..10], &iso[11..19]);
         let distance = labels::span(if at > now { at.since(now) } else { now.since(at) });
         let relative = if at > now { format!("in {distance}") } else { format!("{distance} ago") };
-        When { iso, text, relative, distance }
+        ShownInstant { iso, text, relative, distance }
     }
 }
 
@@ -56,8 +56,8 @@ mod tests {
     #[test]
     fn instants_are_told_with_their_distance() {
         let (now, at) = (Timestamp(1_762_000_000_123), Timestamp(1_762_000_000_123 - 90_000));
-        let ago = When::new(at, now);
+        let ago = ShownInstant::new(at, now);
         assert_eq!((ago.text.as_str(), ago.relative.as_str()), ("2025-11-01 12:25:10 UTC", "1 min ago"));
-        assert_eq!(When::new(now, at).relative, "in 1 min");
+        assert_eq!(ShownInstant::new(now, at).relative, "in 1 min");
     }
 }

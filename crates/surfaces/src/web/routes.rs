@@ -21,10 +21,10 @@ use standfast_engine::{EngineError, HoldList, NewRun, RunList};
 
 use super::forms;
 use super::login;
-use super::pages::hold::{self, Shown, Tried};
+use super::pages::hold::{self, FailedDecision, HoldPageParts};
 use super::pages::run::{self, RunsPage};
 use super::pages::waiting::{self, KINDS, WaitingPage};
-use crate::html::{self, Failure, Posted, Site, Templates, Token};
+use crate::html::{self, Failure, PostedForm, Site, Templates, Token};
 use crate::http::{App, Args, Segment};
 
 /// Items of a page of holds, each read with what it asks.
@@ -46,7 +46,7 @@ pub(super) static PAGES: LazyLock<Templates> = LazyLock::new(|| {
 });
 
 /// Who is calling, and with which token.
-type Who = Extension<Principal>;
+type CallerOf = Extension<Principal>;
 type Browser = Extension<Token>;
 
 /// The routes.
@@ -72,7 +72,7 @@ struct Part {
 
 async fn waiting(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Extension(token): Browser,
     Args(part): Args<Part>,
 ) -> Result<Response, Failure> {
@@ -107,7 +107,7 @@ async fn waiting(
 
 async fn runs(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Extension(token): Browser,
     Args(part): Args<Part>,
 ) -> Result<Response, Failure> {
@@ -121,7 +121,11 @@ async fn runs(
     Ok(PAGES.page(StatusCode::OK, "runs.html", &Site::of(&who, &token), &page))
 }
 
-async fn start(State(app): State<App>, Extension(who): Who, posted: Posted) -> Result<Response, Failure> {
+async fn start(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    posted: PostedForm,
+) -> Result<Response, Failure> {
     let invalid = |text: &str| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "No run was started", text);
     let agent = AgentName::new(posted.get("agent").unwrap_or_default());
     let agent = agent.map_err(|_| invalid("Choose an agent."))?;
@@ -135,7 +139,7 @@ async fn start(State(app): State<App>, Extension(who): Who, posted: Posted) -> R
 
 async fn run(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Extension(token): Browser,
     Segment(id): Segment,
 ) -> Result<Response, Failure> {
@@ -149,9 +153,9 @@ async fn run(
 
 async fn cancel(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Segment(id): Segment,
-    posted: Posted,
+    posted: PostedForm,
 ) -> Result<Response, Failure> {
     let id = run_id(&id)?;
     let reason = posted.get("reason").filter(|reason| !reason.trim().is_empty());
@@ -161,7 +165,7 @@ async fn cancel(
 
 async fn hold(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Extension(token): Browser,
     Segment(id): Segment,
 ) -> Result<Response, Failure> {
@@ -171,10 +175,10 @@ async fn hold(
 
 async fn decide(
     State(app): State<App>,
-    Extension(who): Who,
+    Extension(who): CallerOf,
     Extension(token): Browser,
     Segment(id): Segment,
-    posted: Posted,
+    posted: PostedForm,
 ) -> Result<Response, Failure> {
     let id = hold_id(&id)?;
     let visitor = Visitor { app: &app, who: &who, token: &token };
@@ -184,7 +188,9 @@ async fn decide(
         Ok(decision) => decision,
         Err(forms::Mistake(text)) => {
             let failure = Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid input", &text);
-            return visitor.hold_page(id, Some(Tried { posted: &posted, failure, pointer: None })).await;
+            return visitor
+                .hold_page(id, Some(FailedDecision { posted: &posted, failure, pointer: None }))
+                .await;
         }
     };
     match app.engine.submit().decide_on(&who, decision.into(), &snapshot).await {
@@ -204,7 +210,8 @@ async fn decide(
                 | EngineError::MissingScope(_)
                 | EngineError::NotFound => None,
             };
-            let tried = Tried { posted: &posted, failure: error.into(), pointer: pointer.as_deref() };
+            let tried =
+                FailedDecision { posted: &posted, failure: error.into(), pointer: pointer.as_deref() };
             visitor.hold_page(id, Some(tried)).await
         }
     }
@@ -219,7 +226,7 @@ struct Visitor<'a> {
 
 impl Visitor<'_> {
     /// The page of a hold as it is now; after a decision that did not count, with what was wrong.
-    async fn hold_page(&self, id: HoldId, tried: Option<Tried<'_>>) -> Result<Response, Failure> {
+    async fn hold_page(&self, id: HoldId, tried: Option<FailedDecision<'_>>) -> Result<Response, Failure> {
         let Visitor { app, who, token } = self;
         let snapshot = app.engine.reads().snapshot(who, id.run).await?;
         let view = app.engine.reads().hold_view(who, &snapshot, id).await?;
@@ -228,7 +235,7 @@ impl Visitor<'_> {
             None => None,
         };
         let now = app.engine.clock().now();
-        let shown = Shown { run: snapshot.run(), view: &view, receipt: receipt.as_ref(), now };
+        let shown = HoldPageParts { run: snapshot.run(), view: &view, receipt: receipt.as_ref(), now };
         let status = tried.as_ref().map_or(StatusCode::OK, |tried| tried.failure.status);
         let page = hold::page(&shown, tried.as_ref());
         Ok(PAGES.page(status, "hold.html", &Site::of(who, token), &page))

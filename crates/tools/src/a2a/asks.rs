@@ -22,7 +22,7 @@ const DATA_BYTES: usize = 64 * 1024;
 
 /// What people are asked, for the way back; stored with the hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct RemoteQuestion {
     /// What names the question.
     pub(super) key: String,
     /// The holds of another Standfast that are to be decided; none for any other agent.
@@ -66,7 +66,7 @@ pub(super) fn hold_id(data: &RawValue) -> Option<String> {
 }
 
 /// What people are asked when a task asks.
-pub(super) fn ask(agent: &str, kind: SuspendFor, task: &Task, note: Option<&str>) -> (Asked, Ask) {
+pub(super) fn ask(agent: &str, kind: SuspendFor, task: &Task, note: Option<&str>) -> (RemoteQuestion, Ask) {
     let parts = task.question();
     let interactions: Vec<Interaction> =
         parts.iter().filter_map(|part| serde_json::from_str(part.data.as_deref()?.get()).ok()).collect();
@@ -101,7 +101,7 @@ pub(super) fn ask(agent: &str, kind: SuspendFor, task: &Task, note: Option<&str>
     };
     let hold =
         |one: Interaction| RemoteHold { id: one.hold_id, kind: one.interaction_type, digest: one.digest };
-    (Asked { key: task.key(), holds: interactions.into_iter().map(hold).collect() }, ask)
+    (RemoteQuestion { key: task.key(), holds: interactions.into_iter().map(hold).collect() }, ask)
 }
 
 /// The data that the question came with, as it came.
@@ -163,7 +163,7 @@ fn by_id(several: &[Interaction]) -> Value {
 }
 
 /// The parts of the message that carries an answer.
-pub(super) fn parts(asked: &Asked, answer: &Body) -> Result<Value, String> {
+pub(super) fn parts(asked: &RemoteQuestion, answer: &Body) -> Result<Value, String> {
     let given = match answer {
         Body::Text(text) => Value::String(text.clone()),
         Body::Json(json) => serde_json::from_str(json.text()).map_err(|error| error.to_string())?,
@@ -227,7 +227,7 @@ mod tests {
         serde_json::from_value(json!({"id": "t-1", "status": status})).unwrap()
     }
 
-    fn asked(parts: Value) -> (Asked, Ask) {
+    fn asked(parts: Value) -> (RemoteQuestion, Ask) {
         ask("Bank", SuspendFor::Input, &task(parts), None)
     }
 

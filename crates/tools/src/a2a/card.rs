@@ -131,7 +131,7 @@ fn address(url: &str) -> String {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Written {
+struct CardText {
     name: String,
     #[serde(default)]
     description: String,
@@ -168,7 +168,7 @@ struct Extension {
 /// Reads a card; an error says what is wrong with it.
 fn read(text: &str, options: &RemoteOptions) -> Result<Card, String> {
     let mut whole: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
-    let written: Written = serde_json::from_value(whole.clone()).map_err(|error| error.to_string())?;
+    let written: CardText = serde_json::from_value(whole.clone()).map_err(|error| error.to_string())?;
     if let Some(members) = whole.as_object_mut() {
         members.remove("signatures");
     }
@@ -210,7 +210,7 @@ fn is_1_0(version: &str) -> bool {
     version == "1.0" || version.starts_with("1.0.")
 }
 
-fn unspoken(written: &Written) -> String {
+fn unspoken(written: &CardText) -> String {
     let offers = written
         .supported_interfaces
         .iter()

@@ -62,7 +62,7 @@ pub(super) enum Stage {
     /// It asks something, or for a login.
     Asks(SuspendFor),
     Done,
-    /// It is over without a result; how, in words.
+    /// It has ended without a result; how, in words.
     Not(&'static str),
     /// A state that this version does not know.
     Other(String),

@@ -1,6 +1,6 @@
 //! What is sent to a remote agent, over the binding that its card names: JSON-RPC, or HTTP with JSON.
 //!
-//! What matters is whether a request can have had an effect, as with every request: [`No`] tells them apart.
+//! What matters is whether a request can have had an effect, as with every request: [`SendError`] tells them apart.
 
 use reqwest::{Method, Url};
 use serde::Deserialize;
@@ -29,15 +29,15 @@ pub(super) struct Line<'a> {
     pub(super) card: &'a Card,
 }
 
-/// What a message came to.
-pub(super) enum Sent {
+/// The result of a message.
+pub(super) enum SendResult {
     Task(Box<Task>),
     Message(Message),
 }
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum No {
+pub(super) enum SendError {
     /// Nothing was sent.
     #[error("{0}")]
     NotSent(String),
@@ -82,17 +82,17 @@ struct ListAnswer {
 #[derive(Deserialize)]
 struct RpcAnswer {
     result: Option<Box<serde_json::value::RawValue>>,
-    error: Option<Said>,
+    error: Option<RemoteError>,
 }
 
 #[derive(Deserialize)]
 struct RestAnswer {
-    error: Said,
+    error: RemoteError,
 }
 
 /// An error as the remote agent tells it.
 #[derive(Deserialize)]
-struct Said {
+struct RemoteError {
     #[serde(default)]
     code: i64,
     #[serde(default)]
@@ -103,7 +103,7 @@ struct Said {
 
 impl Line<'_> {
     /// Sends a message; with the same key it may be sent again where the remote agent says so.
-    pub(super) async fn send(&self, key: &str, mut message: Value) -> Result<Sent, No> {
+    pub(super) async fn send(&self, key: &str, mut message: Value) -> Result<SendResult, SendError> {
         if self.card.is_idempotent {
             message["metadata"] = json!({KEY: key});
         }
@@ -120,14 +120,14 @@ impl Line<'_> {
             })
             .await?;
         match (sent.task, sent.message) {
-            (Some(task), _) => Ok(Sent::Task(task)),
-            (None, Some(message)) => Ok(Sent::Message(message)),
-            (None, None) => Err(No::Lost("the answer has neither a task nor a message".into())),
+            (Some(task), _) => Ok(SendResult::Task(task)),
+            (None, Some(message)) => Ok(SendResult::Message(message)),
+            (None, None) => Err(SendError::Lost("the answer has neither a task nor a message".into())),
         }
     }
 
     /// A task as it is now.
-    pub(super) async fn get(&self, task: &str, history: u32) -> Result<Task, No> {
+    pub(super) async fn get(&self, task: &str, history: u32) -> Result<Task, SendError> {
         self.ask(Operation {
             key: &format!("get-{task}"),
             rpc: "GetTask",
@@ -140,7 +140,7 @@ impl Line<'_> {
     }
 
     /// The task of a conversation that only one message can have begun.
-    pub(super) async fn find(&self, context: &str) -> Result<Option<Task>, No> {
+    pub(super) async fn find(&self, context: &str) -> Result<Option<Task>, SendError> {
         let found: ListAnswer = self
             .ask(Operation {
                 key: &format!("find-{context}"),
@@ -155,7 +155,7 @@ impl Line<'_> {
         Ok(found.tasks.into_iter().find(is_ours))
     }
 
-    pub(super) async fn cancel(&self, task: &str) -> Result<(), No> {
+    pub(super) async fn cancel(&self, task: &str) -> Result<(), SendError> {
         let _: Value = self
             .ask(Operation {
                 key: &format!("cancel-{task}"),
@@ -169,7 +169,7 @@ impl Line<'_> {
         Ok(())
     }
 
-    async fn ask<T: DeserializeOwned>(&self, mut operation: Operation<'_>) -> Result<T, No> {
+    async fn ask<T: DeserializeOwned>(&self, mut operation: Operation<'_>) -> Result<T, SendError> {
         if let Some(tenant) = &self.card.endpoint.tenant {
             operation.params["tenant"] = json!(tenant);
         }
@@ -178,8 +178,8 @@ impl Line<'_> {
             HttpLimits { time: TIME, answer_bytes: self.options.answer_bytes, ..HttpLimits::default() };
         let answer =
             http::send(&self.options.guard, &limits, request).await.map_err(|trouble| match trouble {
-                Trouble::Blocked(_) | Trouble::NotSent(_) => No::NotSent(trouble.to_string()),
-                Trouble::Broken(_) => No::Lost(trouble.to_string()),
+                Trouble::Blocked(_) | Trouble::NotSent(_) => SendError::NotSent(trouble.to_string()),
+                Trouble::Broken(_) => SendError::Lost(trouble.to_string()),
             })?;
         match self.card.endpoint.binding {
             Binding::JsonRpc => rpc_answer(answer),
@@ -187,10 +187,10 @@ impl Line<'_> {
         }
     }
 
-    fn request(&self, operation: Operation<'_>) -> Result<Request, No> {
+    fn request(&self, operation: Operation<'_>) -> Result<Request, SendError> {
         let endpoint = &self.card.endpoint;
-        let mut url =
-            Url::parse(&endpoint.url).map_err(|error| No::NotSent(format!("{}: {error}", endpoint.url)))?;
+        let mut url = Url::parse(&endpoint.url)
+            .map_err(|error| SendError::NotSent(format!("{}: {error}", endpoint.url)))?;
         let mut headers = self.options.headers.clone();
         let mut own = |name: &str, value: &str| headers.push((name.to_owned(), value.to_owned()));
         own("a2a-version", "1.0");
@@ -209,7 +209,7 @@ impl Line<'_> {
             Binding::HttpJson => {
                 let mut path = url
                     .path_segments_mut()
-                    .map_err(|()| No::NotSent(format!("{}: no path", endpoint.url)))?;
+                    .map_err(|()| SendError::NotSent(format!("{}: no path", endpoint.url)))?;
                 path.pop_if_empty().extend(&endpoint.tenant).extend(&operation.path);
                 drop(path);
                 if !operation.query.is_empty() {
@@ -226,46 +226,46 @@ impl Line<'_> {
     }
 }
 
-fn rpc_answer<T: DeserializeOwned>(answer: Answer) -> Result<T, No> {
+fn rpc_answer<T: DeserializeOwned>(answer: Answer) -> Result<T, SendError> {
     let body = whole(answer)?;
     let read: RpcAnswer = parsed(&body)?;
     match (read.error, read.result) {
         (Some(said), _) => Err(refused(said)),
         (None, Some(result)) => parsed(result.get()),
-        (None, None) => Err(No::Lost("the answer has neither a result nor an error".into())),
+        (None, None) => Err(SendError::Lost("the answer has neither a result nor an error".into())),
     }
 }
 
-fn rest_answer<T: DeserializeOwned>(answer: Answer) -> Result<T, No> {
+fn rest_answer<T: DeserializeOwned>(answer: Answer) -> Result<T, SendError> {
     parsed(&whole(answer)?)
 }
 
 /// The body of an answer that is one.
-fn whole(answer: Answer) -> Result<String, No> {
+fn whole(answer: Answer) -> Result<String, SendError> {
     let Answer { status, body, truncated, .. } = answer;
     match status {
         200..=299 if truncated => {
-            Err(No::Lost("the answer is longer than `max_output` of the tool lets it be".into()))
+            Err(SendError::Lost("the answer is longer than `max_output` of the tool lets it be".into()))
         }
         200..=299 => Ok(body),
-        401 => Err(No::Login(shortened(&body, 300))),
+        401 => Err(SendError::Login(shortened(&body, 300))),
         300..=499 => Err(match serde_json::from_str::<RestAnswer>(&body) {
             Ok(RestAnswer { error }) => refused(error),
-            Err(_) => No::Refused(format!("the answer was {status}: {}", shortened(&body, 300))),
+            Err(_) => SendError::Refused(format!("the answer was {status}: {}", shortened(&body, 300))),
         }),
-        status => Err(No::Lost(format!("the answer was {status}: {}", shortened(&body, 300)))),
+        status => Err(SendError::Lost(format!("the answer was {status}: {}", shortened(&body, 300)))),
     }
 }
 
-fn refused(said: Said) -> No {
+fn refused(said: RemoteError) -> SendError {
     let (code, reason) = TASK_NOT_FOUND;
     let is_gone = said.code == code || said.details.iter().any(|detail| detail["reason"] == reason);
     let why = shortened(&said.message, 2_000);
-    if is_gone { No::UnknownTask(why) } else { No::Refused(why) }
+    if is_gone { SendError::UnknownTask(why) } else { SendError::Refused(why) }
 }
 
-fn parsed<T: DeserializeOwned>(body: &str) -> Result<T, No> {
-    serde_json::from_str(body).map_err(|error| No::Lost(format!("the answer cannot be read: {error}")))
+fn parsed<T: DeserializeOwned>(body: &str) -> Result<T, SendError> {
+    serde_json::from_str(body).map_err(|error| SendError::Lost(format!("the answer cannot be read: {error}")))
 }
 
 #[cfg(test)]
@@ -288,13 +288,19 @@ mod tests {
         let rest = |status, body| rest_answer::<Value>(answer(status, body)).unwrap_err();
         let gone =
             json!({"error": {"code": 404, "message": "no", "details": [{"reason": "TASK_NOT_FOUND"}]}});
-        assert_eq!(rest(404, gone), No::UnknownTask("no".into()));
-        assert!(matches!(rest(404, json!("nginx")), No::Refused(why) if why.contains("404")));
-        assert!(matches!(rest(401, json!("who?")), No::Login(_)));
-        assert!(matches!(rest(502, json!("nginx")), No::Lost(_)));
+        assert_eq!(rest(404, gone), SendError::UnknownTask("no".into()));
+        assert!(matches!(rest(404, json!("nginx")), SendError::Refused(why) if why.contains("404")));
+        assert!(matches!(rest(401, json!("who?")), SendError::Login(_)));
+        assert!(matches!(rest(502, json!("nginx")), SendError::Lost(_)));
         let rpc = |body| rpc_answer::<Value>(answer(200, body)).unwrap_err();
-        assert_eq!(rpc(json!({"error": {"code": -32001, "message": "no"}})), No::UnknownTask("no".into()));
-        assert_eq!(rpc(json!({"error": {"code": -32602, "message": "bad"}})), No::Refused("bad".into()));
-        assert!(matches!(rpc(json!({"jsonrpc": "2.0"})), No::Lost(_)));
+        assert_eq!(
+            rpc(json!({"error": {"code": -32001, "message": "no"}})),
+            SendError::UnknownTask("no".into())
+        );
+        assert_eq!(
+            rpc(json!({"error": {"code": -32602, "message": "bad"}})),
+            SendError::Refused("bad".into())
+        );
+        assert!(matches!(rpc(json!({"jsonrpc": "2.0"})), SendError::Lost(_)));
     }
 }

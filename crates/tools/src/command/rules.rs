@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use standfast_engine::tool::{Because, Judgement};
+use standfast_engine::tool::{HoldReason, Judgement};
 
 use super::authority::{self, Lookup};
 use super::{BadCommand, CommandOptions, argv, command_text, git};
@@ -68,9 +68,9 @@ pub(super) fn judge(options: &CommandOptions, arguments: &str) -> Judgement {
     let suspicious = if in_repository { git::suspicious(&directory, options.confinement) } else { None };
     match listed(options, &words) {
         // Whoever listed it meant these words, not what somebody has made of the repository since.
-        Listed::Exactly if suspicious.is_none() => return Judgement::Allow,
-        Listed::Exactly | Listed::Begins => {}
-        Listed::No => {
+        ListMatch::Exactly if suspicious.is_none() => return Judgement::Allow,
+        ListMatch::Exactly | ListMatch::Begins => {}
+        ListMatch::No => {
             return ask(
                 NOT_LISTED,
                 format!("{program:?} is not among the commands that run without a person"),
@@ -120,7 +120,7 @@ pub(super) fn forbidden(options: &CommandOptions, words: &[String]) -> Result<()
     if let Some(denied) = options.denied_commands.iter().find(|denied| is_denied(denied, words)) {
         return Err(BadCommand::Denied { program: program.clone(), denied: denied.clone() });
     }
-    if options.denies_by_default() && listed(options, words) == Listed::No {
+    if options.denies_by_default() && listed(options, words) == ListMatch::No {
         let allowed = options.allowed_commands.clone().unwrap_or_default();
         return Err(BadCommand::NotAllowed { program: program.clone(), allowed });
     }
@@ -129,7 +129,7 @@ pub(super) fn forbidden(options: &CommandOptions, words: &[String]) -> Result<()
 
 /// Whether a command is on the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Listed {
+enum ListMatch {
     /// Word for word, with all its arguments.
     Exactly,
     /// An entry is its program, or its first words.
@@ -138,8 +138,8 @@ enum Listed {
 }
 
 /// Programs are compared as they are written: `ls` is not `./ls` and not `/tmp/ls`.
-fn listed(options: &CommandOptions, words: &[String]) -> Listed {
-    let mut found = Listed::No;
+fn listed(options: &CommandOptions, words: &[String]) -> ListMatch {
+    let mut found = ListMatch::No;
     for entry in options.allowed_commands.iter().flatten() {
         // An entry that cannot be read lists nothing.
         let Ok(entry) = shell_words::split(entry) else { continue };
@@ -147,9 +147,9 @@ fn listed(options: &CommandOptions, words: &[String]) -> Listed {
             continue;
         }
         if entry.len() > 1 && entry.len() == words.len() {
-            return Listed::Exactly;
+            return ListMatch::Exactly;
         }
-        found = Listed::Begins;
+        found = ListMatch::Begins;
     }
     found
 }
@@ -232,9 +232,9 @@ fn leaves_directory(word: &str, directory: &Path) -> bool {
 }
 
 fn ask(rule: &'static str, reason: String) -> Judgement {
-    Judgement::Ask(Because { rule, reason })
+    Judgement::Ask(HoldReason { rule, reason })
 }
 
 fn forbid(rule: &'static str, reason: String) -> Judgement {
-    Judgement::Forbid(Because { rule, reason })
+    Judgement::Forbid(HoldReason { rule, reason })
 }

@@ -14,7 +14,7 @@ use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::hold::Ask;
 use standfast_core::json::RawJson;
-use standfast_engine::tool::{Pending, Resumed};
+use standfast_engine::tool::{CallContinuation, Suspension};
 
 /// What a call is made again with; stored with the hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,12 +24,12 @@ enum State {
     Rounds {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<String>,
-        requests: BTreeMap<String, Asked>,
+        requests: BTreeMap<String, McpQuestion>,
     },
     /// What was asked while a call was open, and what had been answered before.
     Open {
         question: String,
-        answered: Vec<Answered>,
+        answered: Vec<AnsweredQuestion>,
         /// Whether the call stays open meanwhile.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         waits: bool,
@@ -38,7 +38,7 @@ enum State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Asked {
+enum McpQuestion {
     /// Values.
     Form,
     /// That somebody opens an address.
@@ -49,7 +49,7 @@ enum Asked {
 
 /// A question that was asked while a call was open, and its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Answered {
+pub(super) struct AnsweredQuestion {
     pub(super) question: String,
     pub(super) value: Value,
 }
@@ -62,33 +62,33 @@ pub(super) struct Answers {
     /// The server's own state.
     pub(super) state: Option<String>,
     /// For older ones.
-    pub(super) answered: Vec<Answered>,
+    pub(super) answered: Vec<AnsweredQuestion>,
     /// Whether the last of these is for a call that is still open.
     pub(super) is_awaited: bool,
 }
 
 /// What comes after "input required".
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// A person is asked.
-    Ask(Box<Pending>),
+    Ask(Box<Suspension>),
     /// Nobody has to be: the call is made again at once.
     Again(Answers),
 }
 
 /// What a server that wants input gets; an error when nobody can give it.
-pub(super) fn next(server: &str, required: InputRequiredResult) -> Result<Next, String> {
+pub(super) fn next(server: &str, required: InputRequiredResult) -> Result<NextStep, String> {
     let mut requests = BTreeMap::new();
     let mut questions = Vec::new();
     for (name, request) in required.input_requests.unwrap_or_default() {
         let asked = match request {
             InputRequest::Elicitation(elicitation) => {
                 let question = Question::of(&elicitation.params)?;
-                let asked = if question.schema.is_some() { Asked::Form } else { Asked::Address };
+                let asked = if question.schema.is_some() { McpQuestion::Form } else { McpQuestion::Address };
                 questions.push((name.clone(), question));
                 asked
             }
-            InputRequest::ListRoots(_) => Asked::Roots,
+            InputRequest::ListRoots(_) => McpQuestion::Roots,
             InputRequest::CreateMessage(_) => {
                 return Err("it requests sampling, which this server does not support".into());
             }
@@ -100,10 +100,10 @@ pub(super) fn next(server: &str, required: InputRequiredResult) -> Result<Next, 
         let responses: InputResponses = requests.keys().map(|name| (name.clone(), no_roots())).collect();
         let responses = (!responses.is_empty()).then_some(responses);
         let state = required.request_state;
-        return Ok(Next::Again(Answers { responses, state, ..Answers::default() }));
+        return Ok(NextStep::Again(Answers { responses, state, ..Answers::default() }));
     }
     let state = State::Rounds { state: required.request_state, requests };
-    Ok(Next::Ask(Box::new(ask(server, &questions, &state))))
+    Ok(NextStep::Ask(Box::new(ask(server, &questions, &state))))
 }
 
 fn no_roots() -> Value {
@@ -114,9 +114,9 @@ fn no_roots() -> Value {
 pub(super) fn pending_open(
     server: &str,
     mut question: Question,
-    answered: Vec<Answered>,
+    answered: Vec<AnsweredQuestion>,
     waits: Option<Duration>,
-) -> Pending {
+) -> Suspension {
     let state = State::Open { question: question.text.clone(), answered, waits: waits.is_some() };
     if let Some(span) = waits {
         let minutes = span.as_secs().div_ceil(60);
@@ -126,7 +126,7 @@ pub(super) fn pending_open(
     ask(server, &[(String::new(), question)], &state)
 }
 
-fn ask(server: &str, questions: &[(String, Question)], state: &State) -> Pending {
+fn ask(server: &str, questions: &[(String, Question)], state: &State) -> Suspension {
     let texts: Vec<&str> = questions.iter().map(|(_, question)| question.text.as_str()).collect();
     let schema = match questions {
         [(_, one)] => one.schema.clone(),
@@ -153,11 +153,11 @@ fn ask(server: &str, questions: &[(String, Question)], state: &State) -> Pending
             .map(|state| Box::new(Body::Json(state))),
         ..Ask::default()
     };
-    Pending { kind, ask, timeout: None, secret: None }
+    Suspension { kind, ask, timeout: None, secret: None }
 }
 
 /// What a call is made again with, once a person has answered.
-pub(super) fn answers(resumed: Option<&Resumed>) -> Result<Answers, String> {
+pub(super) fn answers(resumed: Option<&CallContinuation>) -> Result<Answers, String> {
     let Some(resumed) = resumed else { return Ok(Answers::default()) };
     let state = resumed.state.inline().unwrap_or_default();
     let state: State = serde_json::from_str(state).map_err(|error| error.to_string())?;
@@ -168,18 +168,18 @@ pub(super) fn answers(resumed: Option<&Resumed>) -> Result<Answers, String> {
     };
     match state {
         State::Open { question, mut answered, waits } => {
-            answered.push(Answered { question, value: given });
+            answered.push(AnsweredQuestion { question, value: given });
             // Made again from the beginning, it may ask the same again, and the answer is known then.
             let is_awaited = waits && !resumed.is_repeat;
             Ok(Answers { answered, is_awaited, ..Answers::default() })
         }
         State::Rounds { state, requests } => {
-            let is_only = requests.values().filter(|asked| **asked != Asked::Roots).count() == 1;
-            let response = |(name, asked): (String, Asked)| {
+            let is_only = requests.values().filter(|asked| **asked != McpQuestion::Roots).count() == 1;
+            let response = |(name, asked): (String, McpQuestion)| {
                 let value = match asked {
-                    Asked::Roots => no_roots(),
-                    Asked::Address => json!({"action": "accept"}),
-                    Asked::Form => {
+                    McpQuestion::Roots => no_roots(),
+                    McpQuestion::Address => json!({"action": "accept"}),
+                    McpQuestion::Form => {
                         let content = if is_only { Some(&given) } else { given.get(&name) };
                         json!({"action": "accept", "content": content})
                     }
@@ -234,27 +234,28 @@ mod tests {
                "params": {"mode": "form", "message": message, "requestedSchema": schema}})
     }
 
-    fn pending(server: &str, required: InputRequiredResult) -> Result<Pending, String> {
+    fn pending(server: &str, required: InputRequiredResult) -> Result<Suspension, String> {
         match next(server, required)? {
-            Next::Ask(pending) => Ok(*pending),
-            Next::Again(answers) => panic!("nobody is asked: {answers:?}"),
+            NextStep::Ask(pending) => Ok(*pending),
+            NextStep::Again(answers) => panic!("nobody is asked: {answers:?}"),
         }
     }
 
     /// A server may only want to be called again, with its own state.
     #[test]
     fn where_nobody_knows_better_the_call_is_made_again() {
-        let Ok(Next::Again(answers)) = next("bank", required(json!({"r": {"method": "roots/list"}}))) else {
+        let Ok(NextStep::Again(answers)) = next("bank", required(json!({"r": {"method": "roots/list"}})))
+        else {
             panic!("somebody is asked")
         };
         assert_eq!(answers.state.as_deref(), Some("opaque"));
         assert_eq!(serde_json::to_value(answers.responses).unwrap(), json!({"r": {"roots": []}}));
     }
 
-    fn answered(pending: &Pending, answer: Value) -> Answers {
+    fn answered(pending: &Suspension, answer: Value) -> Answers {
         let answer = Body::Json(RawJson::parse(&answer.to_string()).unwrap());
         let state = *pending.ask.resume.clone().unwrap();
-        answers(Some(&Resumed { state, answer, is_repeat: false })).unwrap()
+        answers(Some(&CallContinuation { state, answer, is_repeat: false })).unwrap()
     }
 
     #[test]
@@ -301,7 +302,7 @@ mod tests {
         let question = Question { text: "Sure?".into(), schema: Some(json!({"type": "object"})) };
         let pending = pending_open("bank", question.clone(), Vec::new(), None);
         let answers = answered(&pending, json!({"yes": true}));
-        let expected = vec![Answered { question: "Sure?".into(), value: json!({"yes": true}) }];
+        let expected = vec![AnsweredQuestion { question: "Sure?".into(), value: json!({"yes": true}) }];
         assert_eq!(answers.answered, expected);
         assert_eq!((answers.responses, answers.state, answers.is_awaited), (None, None, false));
 
@@ -311,7 +312,8 @@ mod tests {
         let answers = answered(&pending, json!({"yes": true}));
         assert_eq!((&answers.answered, answers.is_awaited), (&expected, true));
         let state = *pending.ask.resume.unwrap();
-        let again = super::answers(Some(&Resumed { state, answer: Body::text("yes"), is_repeat: true }));
+        let again =
+            super::answers(Some(&CallContinuation { state, answer: Body::text("yes"), is_repeat: true }));
         assert!(!again.unwrap().is_awaited, "a person wants it made again from the beginning");
     }
 }

@@ -36,14 +36,14 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 
 /// Sends messages.
 #[derive(Clone)]
-pub(super) struct Bounded {
+pub(super) struct BoundedSender {
     client: Client,
     /// Whose login goes with them.
     login: Option<(Arc<Desk>, UserId)>,
 }
 
-impl Bounded {
-    pub(super) fn new(login: Option<(Arc<Desk>, UserId)>) -> reqwest::Result<Bounded> {
+impl BoundedSender {
+    pub(super) fn new(login: Option<(Arc<Desk>, UserId)>) -> reqwest::Result<BoundedSender> {
         let client = Client::builder()
             .redirect(Policy::none())
             .no_proxy()
@@ -51,7 +51,7 @@ impl Bounded {
             .retry(reqwest::retry::never())
             .connect_timeout(CONNECT)
             .user_agent(concat!("standfast/", env!("CARGO_PKG_VERSION")));
-        Ok(Bounded { client: client.build()?, login })
+        Ok(BoundedSender { client: client.build()?, login })
     }
 
     /// Sends a request with the user's token. One that is not taken is renewed once: whoever says 401 has done nothing.
@@ -79,7 +79,7 @@ fn known(desk: &Desk, token: Result<Option<String>, NoLogin>) -> Result<Option<S
     })
 }
 
-impl StreamableHttpClient for Bounded {
+impl StreamableHttpClient for BoundedSender {
     type Error = reqwest::Error;
 
     async fn post_message(

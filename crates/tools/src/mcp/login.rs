@@ -27,12 +27,14 @@ use standfast_core::name::UserId;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::clock::{Clock, random_bytes};
 use standfast_engine::outbound::guard::Guard;
-use standfast_engine::tool::Pending;
-use standfast_engine::tool::login::{Begun, CALLBACK, LoginDesk, NoLogin, ON_THE_WAY, Returned, cookie_name};
+use standfast_engine::tool::Suspension;
+use standfast_engine::tool::login::{
+    AuthorizationResponse, CALLBACK, LoginDesk, NoLogin, ON_THE_WAY, StartedLogin, cookie_name,
+};
 use standfast_engine::vault::Vault;
 use tokio::sync::{Mutex, Notify};
 
-use self::discover::Found;
+use self::discover::AuthorizationServer;
 use self::tokens::{Client, Login};
 
 /// How long a person may take at the authorization server.
@@ -178,7 +180,7 @@ impl Desk {
     }
 
     /// What a person is asked for a login. The hold is known before, so that the address can name it.
-    pub async fn asks(&self, hold: HoldId, owner: &UserId) -> Pending {
+    pub async fn asks(&self, hold: HoldId, owner: &UserId) -> Suspension {
         let server = self.server();
         let found = match self.discover().await {
             Ok(found) => self.base().map(|base| (found, format!("{base}/login/{hold}"))),
@@ -218,15 +220,15 @@ impl Desk {
             }
         };
         let secret: Option<Secret> = Some(hold.key.secret);
-        Pending { kind: SuspendFor::Auth, ask, timeout: None, secret }
+        Suspension { kind: SuspendFor::Auth, ask, timeout: None, secret }
     }
 
-    async fn discover(&self) -> Result<Found, NoLogin> {
+    async fn discover(&self) -> Result<AuthorizationServer, NoLogin> {
         discover::find(self, &self.challenge()).await
     }
 
     /// Begins a login for a hold.
-    pub async fn begin(&self, hold: HoldId) -> Result<Begun, NoLogin> {
+    pub async fn begin(&self, hold: HoldId) -> Result<StartedLogin, NoLogin> {
         let (found, base) = (self.discover().await?, self.base()?);
         let redirect_uri = format!("{base}{CALLBACK}");
         let client = self.client(&found, &base, &redirect_uri).await?;
@@ -261,7 +263,7 @@ impl Desk {
         };
         let way = serde_json::to_string(&way).map_err(|error| NoLogin(error.to_string()))?;
         let cookie = (cookie_name(&state), self.vault().seal(ON_THE_WAY, &way));
-        Ok(Begun { url: url.into(), cookie })
+        Ok(StartedLogin { url: url.into(), cookie })
     }
 
     /// Finishes a login with what the browser came back with, and keeps the tokens for this user.
@@ -270,7 +272,7 @@ impl Desk {
         hold: HoldId,
         owner: &UserId,
         cookie: &str,
-        returned: &Returned,
+        returned: &AuthorizationResponse,
     ) -> Result<(), NoLogin> {
         let no = |why: &str| NoLogin(why.to_owned());
         let way = self.vault().open(ON_THE_WAY, cookie);
@@ -357,11 +359,11 @@ impl LoginDesk for Desk {
         Desk::server(self)
     }
 
-    fn asks<'a>(&'a self, hold: HoldId, owner: &'a UserId) -> BoxFuture<'a, Pending> {
+    fn asks<'a>(&'a self, hold: HoldId, owner: &'a UserId) -> BoxFuture<'a, Suspension> {
         Box::pin(Desk::asks(self, hold, owner))
     }
 
-    fn begin(&self, hold: HoldId) -> BoxFuture<'_, Result<Begun, NoLogin>> {
+    fn begin(&self, hold: HoldId) -> BoxFuture<'_, Result<StartedLogin, NoLogin>> {
         Box::pin(Desk::begin(self, hold))
     }
 
@@ -370,7 +372,7 @@ impl LoginDesk for Desk {
         hold: HoldId,
         owner: &'a UserId,
         cookie: &'a str,
-        returned: &'a Returned,
+        returned: &'a AuthorizationResponse,
     ) -> BoxFuture<'a, Result<(), NoLogin>> {
         Box::pin(Desk::finish(self, hold, owner, cookie, returned))
     }

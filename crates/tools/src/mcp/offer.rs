@@ -86,7 +86,7 @@ impl Offer {
         }
     }
 
-    /// How the model is told of it.
+    /// How it is described to the model.
     #[must_use]
     pub fn spec(&self, terms: &Terms) -> ToolSpec {
         let hints = self.hints(terms);

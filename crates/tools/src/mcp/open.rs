@@ -22,56 +22,56 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::asks::{Answered, Question};
+use super::asks::{AnsweredQuestion, Question};
 
 /// How long what became of a call is remembered that nobody asks about any more.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A call that is open.
 pub(super) struct OpenCall {
-    answered: Vec<Answered>,
+    answered: Vec<AnsweredQuestion>,
     /// How long it stays open for an answer; none ends it.
     waits: Option<Duration>,
-    asked: Mutex<Option<Asked>>,
+    asked: Mutex<Option<ServerQuestion>>,
     news: Notify,
 }
 
 /// What a server asked while a call was open.
-pub(super) struct Asked {
+pub(super) struct ServerQuestion {
     pub(super) question: Question,
     /// Where the answer goes, while the call is open.
     answer: Option<oneshot::Sender<Value>>,
 }
 
 impl OpenCall {
-    pub(super) fn new(answered: Vec<Answered>, waits: Option<Duration>) -> OpenCall {
+    pub(super) fn new(answered: Vec<AnsweredQuestion>, waits: Option<Duration>) -> OpenCall {
         OpenCall { answered, waits, asked: Mutex::default(), news: Notify::new() }
     }
 
     /// What was answered before.
-    pub(super) fn answered(&self) -> Vec<Answered> {
+    pub(super) fn answered(&self) -> Vec<AnsweredQuestion> {
         self.answered.clone()
     }
 
-    fn question(&self) -> Option<Asked> {
+    fn question(&self) -> Option<ServerQuestion> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// How a call goes on.
-pub(super) enum Heard {
+pub(super) enum CallProgress {
     /// The server asks something that only a person knows.
-    Asks(Asked),
-    /// It is over.
+    Asks(ServerQuestion),
+    /// It has ended.
     Over(Box<Result<ServerResult, ServiceError>>),
     /// It took too long, and was ended.
     TooLong,
 }
 
-/// A call under way. Letting go of it tells the server that nobody waits any more.
+/// A call under way. Letting go of it tells the server that the call was canceled.
 pub(super) struct Talk {
     pub(super) call: Arc<OpenCall>,
-    heard: UnboundedReceiver<Heard>,
+    heard: UnboundedReceiver<CallProgress>,
     answer: Option<oneshot::Sender<Value>>,
     since: Instant,
 }
@@ -94,7 +94,7 @@ impl Talk {
     }
 
     /// How it goes on; none when there is nothing more to hear.
-    pub(super) async fn next(&mut self) -> Option<Heard> {
+    pub(super) async fn next(&mut self) -> Option<CallProgress> {
         self.heard.recv().await
     }
 
@@ -108,9 +108,9 @@ async fn follow(
     call: &OpenCall,
     handle: RequestHandle<RoleClient>,
     patience: Duration,
-    tell: &UnboundedSender<Heard>,
+    tell: &UnboundedSender<CallProgress>,
 ) {
-    let mut waiting = Waiting { peer: handle.peer.clone(), request: Some(handle.id.clone()) };
+    let mut waiting = AnswerWaiter { peer: handle.peer.clone(), request: Some(handle.id.clone()) };
     let mut response = pin!(handle.await_response());
     let mut time = pin!(sleep(patience));
     loop {
@@ -119,8 +119,8 @@ async fn follow(
                 waiting.request = None;
                 // What it asked just before, and answered without.
                 let heard = match call.question().filter(|asked| asked.answer.is_none()) {
-                    Some(asked) => Heard::Asks(asked),
-                    None => Heard::Over(Box::new(answer)),
+                    Some(asked) => CallProgress::Asks(asked),
+                    None => CallProgress::Over(Box::new(answer)),
                 };
                 let _ = tell.send(heard);
                 return;
@@ -128,7 +128,7 @@ async fn follow(
             () = call.news.notified() => {
                 let Some(asked) = call.question() else { continue };
                 let is_over = asked.answer.is_none();
-                let _ = tell.send(Heard::Asks(asked));
+                let _ = tell.send(CallProgress::Asks(asked));
                 if is_over {
                     return;
                 }
@@ -136,7 +136,7 @@ async fn follow(
                 time.as_mut().reset(Instant::now() + patience + call.waits.unwrap_or_default());
             }
             () = &mut time => {
-                let _ = tell.send(Heard::TooLong);
+                let _ = tell.send(CallProgress::TooLong);
                 return;
             }
             () = tell.closed() => return,
@@ -145,12 +145,12 @@ async fn follow(
 }
 
 /// Somebody waits for an answer.
-struct Waiting {
+struct AnswerWaiter {
     peer: Peer<RoleClient>,
     request: Option<RequestId>,
 }
 
-impl Drop for Waiting {
+impl Drop for AnswerWaiter {
     fn drop(&mut self) {
         let (Some(request), Ok(runtime)) = (self.request.take(), tokio::runtime::Handle::try_current())
         else {
@@ -166,11 +166,11 @@ impl Drop for Waiting {
 
 /// Calls that are open while people think.
 #[derive(Default)]
-pub(super) struct Parked(Mutex<HashMap<CallId, Talk>>);
+pub(super) struct ParkedCalls(Mutex<HashMap<CallId, Talk>>);
 
-impl Parked {
+impl ParkedCalls {
     /// Keeps a call until its answer is there.
-    pub(super) fn put(&self, id: CallId, mut talk: Talk, asked: &mut Asked) {
+    pub(super) fn put(&self, id: CallId, mut talk: Talk, asked: &mut ServerQuestion) {
         talk.answer = asked.answer.take();
         let mut parked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         parked.retain(|_, talk| talk.since.elapsed() < REMEMBERED);
@@ -183,7 +183,7 @@ impl Parked {
     }
 }
 
-impl Asked {
+impl ServerQuestion {
     /// Whether the call stays open.
     pub(super) fn is_awaited(&self) -> bool {
         self.answer.is_some()
@@ -198,15 +198,15 @@ pub(super) struct Side {
 }
 
 /// An open call, until this is dropped.
-pub(super) struct Listed {
+pub(super) struct OpenCallGuard {
     open: Arc<Mutex<Vec<Arc<OpenCall>>>>,
     call: Arc<OpenCall>,
 }
 
 impl Side {
-    pub(super) fn list(&self, call: Arc<OpenCall>) -> Listed {
+    pub(super) fn list(&self, call: Arc<OpenCall>) -> OpenCallGuard {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
-        Listed { open: self.open.clone(), call }
+        OpenCallGuard { open: self.open.clone(), call }
     }
 
     /// The one call that a question can belong to: an older server does not say which it means.
@@ -219,7 +219,7 @@ impl Side {
     }
 }
 
-impl Drop for Listed {
+impl Drop for OpenCallGuard {
     fn drop(&mut self) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|call| !Arc::ptr_eq(call, &self.call));
@@ -247,7 +247,7 @@ impl ClientHandler for Side {
             return accept(known.value.clone());
         }
         let (answer, answered) = oneshot::channel();
-        let asked = Asked { question, answer: call.waits.map(|_| answer) };
+        let asked = ServerQuestion { question, answer: call.waits.map(|_| answer) };
         *call.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked);
         call.news.notify_one();
         match timeout(call.waits.unwrap_or_default(), answered).await {

@@ -26,18 +26,18 @@ use rmcp::{RoleClient, ServiceError};
 use standfast_core::id::CallId;
 use standfast_core::json::RawJson;
 use standfast_core::name::UserId;
-use standfast_engine::tool::Pending;
+use standfast_engine::tool::Suspension;
 use standfast_engine::tool::login::NoLogin;
 use standfast_engine::tool::secrets::Secrets;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::asks::{Answers, Next, next, pending_open};
-use super::http::Bounded;
+use super::asks::{Answers, NextStep, next, pending_open};
+use super::http::BoundedSender;
 use super::login::Desk;
 use super::offer::Offer;
-use super::open::{Heard, OpenCall, Parked, Side, Talk};
-use super::wire::{Allowance, Piped, RawArguments};
+use super::open::{CallProgress, OpenCall, ParkedCalls, Side, Talk};
+use super::wire::{Allowance, ProcessPipes, RawArguments};
 use crate::child::own_program;
 use crate::child::relay::{Relay, RelayOrder};
 
@@ -93,11 +93,11 @@ pub(super) struct Call<'a> {
 
 /// What a server says to a call.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum CallReply {
     /// It is done.
     Answer(CallToolResult),
     /// It needs something of a person first.
-    Asks(Box<Pending>),
+    Asks(Box<Suspension>),
     /// It wants to be called again with this.
     Again(Answers),
 }
@@ -121,7 +121,7 @@ pub struct McpServer {
     place: Place,
     connection: Mutex<Option<Arc<Connection>>>,
     offers: RwLock<Offers>,
-    parked: Parked,
+    parked: ParkedCalls,
     /// Whose login its requests carry; none: nobody's.
     user: Option<UserId>,
     /// The same server for users who are logged in.
@@ -166,7 +166,7 @@ impl Connection {
             || self.program.as_ref().is_some_and(|(_, allowance)| allowance.is_used_up())
     }
 
-    /// Why it is over, as far as its program said so.
+    /// Why it has ended, as far as its program said so.
     fn last_words(&self) -> String {
         let Some((relay, allowance)) = &self.program else { return String::new() };
         match (allowance.is_used_up(), relay.last_words()) {
@@ -186,7 +186,7 @@ impl McpServer {
             place,
             connection: Mutex::default(),
             offers: RwLock::default(),
-            parked: Parked::default(),
+            parked: ParkedCalls::default(),
             user: None,
             users: RwLock::default(),
         }
@@ -327,8 +327,8 @@ impl McpServer {
         }
     }
 
-    /// Calls a tool and waits for its answer. Dropping the future tells the server that nobody waits any more.
-    pub(super) async fn call(&self, call: Call<'_>) -> Result<Said, Trouble> {
+    /// Calls a tool and waits for its answer. Dropping the future tells the server that the call was canceled.
+    pub(super) async fn call(&self, call: Call<'_>) -> Result<CallReply, Trouble> {
         let (id, patience, waits) = (call.id, call.patience, call.waits);
         let mut is_late = false;
         let mut talk = if call.answers.is_awaited {
@@ -343,16 +343,16 @@ impl McpServer {
             self.begin(call).await?
         };
         let answer = match talk.next().await {
-            Some(Heard::Over(answer)) => *answer,
-            Some(Heard::Asks(mut asked)) => {
+            Some(CallProgress::Over(answer)) => *answer,
+            Some(CallProgress::Asks(mut asked)) => {
                 let waits = waits.filter(|_| asked.is_awaited());
                 let (question, answered) = (asked.question.clone(), talk.call.answered());
                 if waits.is_some() {
                     self.parked.put(id, talk, &mut asked);
                 }
-                return Ok(Said::Asks(Box::new(pending_open(&self.name, question, answered, waits))));
+                return Ok(CallReply::Asks(Box::new(pending_open(&self.name, question, answered, waits))));
             }
-            Some(Heard::TooLong) => {
+            Some(CallProgress::TooLong) => {
                 let why = format!("{}: no answer within {} s", self.told(), patience.as_secs_f32());
                 return Err(Trouble::Lost(why));
             }
@@ -370,14 +370,14 @@ impl McpServer {
         let cannot = |why| Trouble::Refused(format!("{} cannot go on: {why}", self.told()));
         let answer = answer?;
         if let ServerResult::CallToolResult(answer) = answer {
-            return Ok(Said::Answer(if is_late { without_the_answer(answer) } else { answer }));
+            return Ok(CallReply::Answer(if is_late { without_the_answer(answer) } else { answer }));
         }
         let ServerResult::InputRequiredResult(required) = answer else {
             return Err(Trouble::Lost(format!("{} answered with something else than a result", self.told())));
         };
         Ok(match next(&self.name, required).map_err(cannot)? {
-            Next::Ask(pending) => Said::Asks(pending),
-            Next::Again(answers) => Said::Again(answers),
+            NextStep::Ask(pending) => CallReply::Asks(pending),
+            NextStep::Again(answers) => CallReply::Again(answers),
         })
     }
 
@@ -451,7 +451,7 @@ impl McpServer {
                 let (relay, pipes) =
                     Relay::start(&shim, order).map_err(|error| not_sent(error.to_string()))?;
                 let allowance = Allowance::new();
-                let piped = Piped::new(pipes.stdin, pipes.stdout, allowance.clone());
+                let piped = ProcessPipes::new(pipes.stdin, pipes.stdout, allowance.clone());
                 let serving = timeout(CONNECT, client.serve_with_lifecycle(piped, mode)).await;
                 let why = match serving {
                     Ok(Ok(service)) => {
@@ -471,7 +471,7 @@ impl McpServer {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
                 config.custom_headers = sendable(headers).map_err(not_sent)?;
                 let login = desk.clone().zip(self.user.clone());
-                let sender = Bounded::new(login).map_err(|error| not_sent(error.to_string()))?;
+                let sender = BoundedSender::new(login).map_err(|error| not_sent(error.to_string()))?;
                 let transport = StreamableHttpClientTransport::with_client(sender, config);
                 match timeout(CONNECT, client.serve_with_lifecycle(transport, mode)).await {
                     Ok(Ok(service)) => Ok(Connection { service, program: None }),

@@ -62,12 +62,12 @@ impl Allowance {
 }
 
 /// Reads as long as the allowance lasts; after that there is nothing more to read.
-pub(super) struct Metered<R> {
+pub(super) struct MeteredReader<R> {
     source: R,
     allowance: Allowance,
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Metered<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for MeteredReader<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -84,20 +84,23 @@ impl<R: AsyncRead + Unpin> AsyncRead for Metered<R> {
 }
 
 /// The pipes to a server that runs as a program.
-pub(super) struct Piped {
-    reads: AsyncRwTransport<RoleClient, Metered<ChildStdout>, Sink>,
+pub(super) struct ProcessPipes {
+    reads: AsyncRwTransport<RoleClient, MeteredReader<ChildStdout>, Sink>,
     writes: Arc<Mutex<Option<ChildStdin>>>,
 }
 
-impl Piped {
-    pub(super) fn new(stdin: ChildStdin, stdout: ChildStdout, allowance: Allowance) -> Piped {
-        let source = Metered { source: stdout, allowance };
+impl ProcessPipes {
+    pub(super) fn new(stdin: ChildStdin, stdout: ChildStdout, allowance: Allowance) -> ProcessPipes {
+        let source = MeteredReader { source: stdout, allowance };
         let reads = AsyncRwTransport::new_client(source, tokio::io::sink());
-        Piped { reads: reads.with_max_line_length(MESSAGE_BYTES), writes: Arc::new(Mutex::new(Some(stdin))) }
+        ProcessPipes {
+            reads: reads.with_max_line_length(MESSAGE_BYTES),
+            writes: Arc::new(Mutex::new(Some(stdin))),
+        }
     }
 }
 
-impl Transport<RoleClient> for Piped {
+impl Transport<RoleClient> for ProcessPipes {
     type Error = std::io::Error;
 
     fn send(
@@ -150,7 +153,7 @@ mod tests {
     async fn who_sends_too_much_is_not_read_any_further() {
         use tokio::io::AsyncReadExt;
         let allowance = Allowance::new();
-        let mut read = Metered { source: tokio::io::repeat(b'x'), allowance: allowance.clone() };
+        let mut read = MeteredReader { source: tokio::io::repeat(b'x'), allowance: allowance.clone() };
         let copied = tokio::io::copy(&mut read, &mut tokio::io::sink()).await.unwrap();
         assert!((FLOOD_BYTES..FLOOD_BYTES + 64 * 1024).contains(&copied), "{copied}");
         assert!(allowance.is_used_up());

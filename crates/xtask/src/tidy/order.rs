@@ -28,27 +28,44 @@ const CRATES: &[Row] = &[
 /// What every crate may use in its tests beside what it is built from.
 const FOR_TESTS: &[&str] = &["testkit"];
 
-/// The components of the engine: `log <- wakes <- commit <- drive <- work`, with `reads` below `commit` (who may see a new
-/// hold is asked there) and `deliver` below `drive` (a job elsewhere is given a callback). What is not listed may be used
-/// by anybody, as long as there is no cycle.
+/// The components of the engine: `log <- wakes <- commit <- drive <- work`; `reads` on log and wakes, `deliver` on log and
+/// commit. `identity`, `nodes` and `receivers` are small and below whoever names them; `submit` is what callers ask for, the
+/// facade hands all of them out. What is not listed may be used by anybody, as long as there is no cycle.
 const ENGINE: &[Row] = &[
     ("log", &[]),
     ("wakes", &["log"]),
+    ("identity", &["log"]),
+    ("nodes", &["log", "wakes"]),
+    ("receivers", &["log", "identity"]),
     ("reads", &["log", "wakes"]),
-    ("commit", &["log", "wakes", "reads"]),
-    ("deliver", &["log", "wakes", "reads", "commit"]),
-    ("drive", &["log", "wakes", "reads", "commit", "deliver"]),
-    ("submit", &["log", "wakes", "reads", "commit", "deliver", "drive"]),
-    ("work", &["log", "wakes", "reads", "commit", "deliver", "drive"]),
-    ("facade", &["log", "wakes", "reads", "commit", "deliver", "drive", "submit", "work"]),
+    ("commit", &["log", "wakes", "nodes"]),
+    ("deliver", &["log", "wakes", "identity", "nodes", "receivers", "commit"]),
+    ("drive", &["log", "wakes", "receivers", "commit"]),
+    ("work", &["log", "wakes", "nodes", "commit", "drive"]),
+    ("submit", &["log", "wakes", "receivers", "reads", "commit", "drive"]),
+    (
+        "facade",
+        &[
+            "log",
+            "wakes",
+            "identity",
+            "nodes",
+            "receivers",
+            "reads",
+            "commit",
+            "deliver",
+            "drive",
+            "submit",
+            "work",
+        ],
+    ),
 ];
 
-/// Where the engine's components are; the first folder that has them.
-const ENGINE_FOLDERS: &[&str] =
-    &["crates/engine/src/engine", "crates/engine/src", "crates/server/src/engine"];
+/// Where the engine's components are; its other modules stand beside them.
+pub(crate) const ENGINE_FOLDER: &str = "crates/engine/src";
 
-/// The crates whose top-level modules are kept in order.
-const PRODUCT: &[&str] = &["core", "store", "engine", "models", "tools", "surfaces", "server"];
+/// The crates whose top-level modules are kept in order; those of the engine are its components.
+const PRODUCT: &[&str] = &["core", "store", "models", "tools", "surfaces", "server"];
 
 /// Folders that only tests use, though they are built into the crates.
 pub(crate) const FOR_TESTS_ONLY: &[&str] = &["crates/core/src/testing", "crates/store/src/conformance"];
@@ -82,7 +99,9 @@ pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
 
 /// The crates and the engine's components as `ARCHITECTURE.md` shows them.
 pub(crate) fn drawn(repository: &Repository) -> String {
-    draw(&[("crates".to_owned(), crates(repository)), engine(repository)])
+    let (title, engine) = engine(repository);
+    let listed = ENGINE.iter().map(|(name, _)| *name);
+    draw(&[("crates".to_owned(), crates(repository)), (title, engine.only(listed))])
 }
 
 /// Every graph of the repository with its title: the crates, the engine's components, the modules of each crate.
@@ -98,22 +117,8 @@ pub(crate) fn graphs(repository: &Repository) -> Vec<(String, Graph)> {
     graphs
 }
 
-/// The folder in which the engine's components are.
-pub(crate) fn engine_folder(repository: &Repository) -> &'static str {
-    let has = |folder: &&&str| {
-        repository.has_file_or_folder(&format!("{folder}/log"))
-            || repository.file(&format!("{folder}/log.rs")).is_some()
-    };
-    let there = |folder: &&&str| repository.has_file_or_folder(folder);
-    ENGINE_FOLDERS
-        .iter()
-        .find(has)
-        .or_else(|| ENGINE_FOLDERS.iter().find(there))
-        .unwrap_or(&ENGINE_FOLDERS[0])
-}
-
 fn engine(repository: &Repository) -> (String, Graph) {
-    let path = engine_folder(repository);
+    let path = ENGINE_FOLDER;
     let graph = graph_of(repository, Folder { path, facade: Some("Engine"), for_tests: FOR_TESTS_ONLY });
     (format!("components of {path}"), graph)
 }

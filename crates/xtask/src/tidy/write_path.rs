@@ -4,7 +4,7 @@
 //! The names are the data below.
 
 use super::graph::product_tokens;
-use super::order::engine_folder;
+use super::order::ENGINE_FOLDER;
 use super::repository::Repository;
 use super::rust_tokens::TokenKind;
 use super::violation::Violation;
@@ -19,7 +19,6 @@ const BEGINNINGS: &[&str] = &["of", "start"];
 const WRITERS: &[&str] = &["commit", "drive"];
 
 pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
-    let folder = engine_folder(repository);
     let mut violations = Vec::new();
     let mut files: Vec<&str> = Vec::new();
     for file in repository.files().iter().filter(|file| file.is_crate_source()) {
@@ -27,7 +26,7 @@ pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
             continue;
         }
         let below =
-            file.path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')).unwrap_or_default();
+            file.path.strip_prefix(ENGINE_FOLDER).and_then(|rest| rest.strip_prefix('/')).unwrap_or_default();
         let component = below.split('/').next().unwrap_or_default().trim_end_matches(".rs");
         for line in beginnings(&file.text) {
             if !files.contains(&file.path.as_str()) {

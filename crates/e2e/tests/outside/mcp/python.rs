@@ -196,7 +196,7 @@ fn a_program_is_confined_where_the_file_says_so() {
     let (own, real) = (prefix(python("python")), prefix(python("python").canonicalize().unwrap()));
     let readable = format!("readable: [{read:?}, {own:?}, {real:?}]");
     let confined = format!(", sandbox: on, working_directory: PLACE, {readable}");
-    // What is mounted read-only (OSError) cannot be written either; without mounts of its own Landlock says no.
+    // What is mounted read-only (OSError) cannot be written either; without mounts of its own Landlock refuses it.
     let refused = ["PermissionError yes OSError nothing", "PermissionError yes PermissionError nothing"];
     for (more, expected) in [("", &["yes yes yes nothing"][..]), (&confined, &refused)] {
         let folder = folder("", &older(more));

@@ -73,7 +73,7 @@ fn made(task: &Value) -> Vec<Value> {
     artifacts.iter().flat_map(|artifact| artifact["parts"].as_array().unwrap().clone()).collect()
 }
 
-/// What a beginning comes to, once nothing more happens by itself.
+/// The result of a beginning, once nothing more happens by itself.
 struct Row {
     prefix: &'static str,
     state: &'static str,

@@ -161,7 +161,7 @@ async fn a_subscription_has_events_with_names() {
 }
 
 /// C34, S0-36, S3-29: unknown tasks, finished ones and other conversations are refused with the words of 1.0, so that a
-/// client finds out whether its `taskId` is right, whether the task waits, and whether it is over.
+/// client finds out whether its `taskId` is right, whether the task waits, and whether it has ended.
 #[tokio::test]
 async fn mistakes_are_told() {
     let data = tempfile::tempdir().unwrap();

@@ -195,7 +195,7 @@ async fn a_receiver_that_comes_with_a_message_hears_everything() {
     assert!(looked_at > 2, "the database was looked at");
 }
 
-/// Traps 3 and 5 of push: ids are the task's own, a task that is over may have one, the second delete succeeds.
+/// Traps 3 and 5 of push: ids are the task's own, a task that has ended may have one, the second delete succeeds.
 #[tokio::test]
 async fn configurations_are_made_read_listed_and_deleted() {
     let folder = folder();

@@ -208,7 +208,7 @@ async fn clients_of_0_3_do_it_all() {
 }
 
 /// S3-25: streams in the words of 0.3. The last event says so; a subscription stays open across questions, and to a task
-/// that is over it shows the task.
+/// that has ended it shows the task.
 #[tokio::test]
 async fn streams_of_0_3() {
     for binding in BOTH {

@@ -185,7 +185,7 @@ async fn a_result_that_breaks_its_schema_is_refused() {
     assert_eq!(tools[0]["agents"], json!(["ops"]));
 }
 
-/// S2-2, S2-8: a job that finishes at once needs no waiting, and its call is over.
+/// S2-2, S2-8: a job that finishes at once needs no waiting, and its call has ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_finishes_at_once_does_not_wait() {
     let outside = Outside::answering(json!({"async": false, "result": result()})).await;

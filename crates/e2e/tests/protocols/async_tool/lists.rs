@@ -75,10 +75,11 @@ async fn lists_are_complete_and_go_on() {
                 .map(|job| text(&job["pendingID"]).to_owned()),
         );
     }
+    let asked = &server;
     let began: Vec<_> = (0..520)
-        .map(|n| async {
+        .map(|n| async move {
             let body = json!({"input": "hi", "session": format!("chat-{n}"), "wait": "settled"});
-            let begun = server.post("/api/v1/agents/chat/runs", &body).await;
+            let begun = asked.post("/api/v1/agents/chat/runs", &body).await;
             assert_eq!(begun.status, 201, "{begun:?}");
         })
         .collect();

@@ -86,7 +86,7 @@ async fn a_conversation_that_waits_for_a_person_shows_no_pending_id() {
     assert_ne!(now["pendingID"], json!(hold));
 }
 
-/// S2-28, S2-29: the stream tells each call as a part when it begins to wait, moves and ends; it begins with what waits.
+/// S2-28, S2-29: the stream tells each call as a part when it begins to wait, moves and ends; it begins with what is pending.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_are_streamed_as_they_change() {
     let outside = Outside::answering(json!({})).await;

@@ -165,3 +165,48 @@ async fn a_workers_call_has_one_decision_and_one_result() {
         server.report(&task, "complete", json!({})).await;
     }
 }
+
+/// I1, S4-1: `kill -9` in the middle of a proposal and of a start: sent again, with its key, there is one call, one question and
+/// one start, whatever was written before.
+#[tokio::test]
+async fn a_kill_in_the_middle_leaves_one_call_and_one_start() {
+    let (folder, mut server) = plain();
+    for round in 0..8u64 {
+        let (task, path) = claimed(&server).await;
+        let id = text(&task["id"]).to_owned();
+        let start = format!("/support/tasks/{id}/start");
+        let (call, own) = (refund(&task), json!({"claimId": task["claimId"]}));
+        let key = format!("round-{round}");
+        let base = format!("{}/api/inboxes", server.program.base);
+        let sent = [(start.clone(), own.clone(), None), (path.clone(), call.clone(), Some(key.clone()))];
+        let sending = tokio::spawn(async move {
+            for (path, body, key) in sent {
+                let mut request = reqwest::Client::new().post(format!("{base}{path}")).json(&body);
+                if let Some(key) = key {
+                    request = request.header("idempotency-key", key);
+                }
+                // Nobody knows what became of it.
+                let _ = request.send().await;
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(2 * round)).await;
+        drop(server);
+        sending.await.unwrap();
+        server = serve(folder.path());
+        assert_eq!(server.post(&start, &own).await.status, 200, "round {round}");
+        let again = server.post_once(&path, &call, Some(&key)).await;
+        assert_eq!(again.status, 201, "round {round}: {again:?}");
+        let calls = server.get(&path).await.body;
+        assert_eq!(calls["calls"], json!([again.body]), "round {round}");
+        let events = server.look(&format!("/api/v1/runs/{id}/events")).await.to_string();
+        let count = |text: &str| events.matches(text).count();
+        let once = (
+            count(r#""started":true"#),
+            count(r#""type":"call.proposed""#),
+            count(r#""type":"hold.opened""#),
+        );
+        assert_eq!(once, (1, 1, 1), "round {round}: {events}");
+        server.resume(&id, json!("deny")).await;
+        server.report(&task, "complete", json!({})).await;
+    }
+}

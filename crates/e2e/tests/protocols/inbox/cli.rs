@@ -21,7 +21,7 @@ fn as_json(server: &Server, arguments: &[&str]) -> Value {
     serde_json::from_str(&said(&inbox(server, &[arguments, &["--json"]].concat()))).unwrap()
 }
 
-/// S4-8: add, list, what waits, answer, cancel; text for people, JSON for machines; a no is exit code 1.
+/// S4-8: add, list, what is pending, answer, cancel; text for people, JSON for machines; a no is exit code 1.
 #[tokio::test]
 async fn tasks_are_handled_on_the_command_line() {
     let (_folder, server) = plain();

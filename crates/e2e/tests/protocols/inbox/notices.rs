@@ -1,4 +1,4 @@
-//! Receivers that are told of tasks.
+//! Receivers that are notified of tasks.
 
 use serde_json::json;
 

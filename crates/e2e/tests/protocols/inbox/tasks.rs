@@ -125,7 +125,7 @@ async fn tasks_are_listed_and_counted() {
     assert_eq!((names, &all[1]["stats"]), (vec!["mail", "support"], &stats));
 }
 
-/// S4-1, C2: a cancelled task is over, whatever it was doing, and its worker hears of it.
+/// S4-1, C2: a cancelled task has ended, whatever it was doing, and its worker hears of it.
 #[tokio::test]
 async fn a_task_is_cancelled() {
     let (_folder, server) = plain();

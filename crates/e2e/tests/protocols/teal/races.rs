@@ -25,7 +25,7 @@ fn statuses(answers: &[(u16, Value)]) -> Vec<u16> {
     statuses
 }
 
-/// S1-26, S1-33, S1-34, F5, F6: of eight approvals at once one counts; the others are told of it.
+/// S1-26, S1-33, S1-34, F5, F6: of eight approvals at once one counts; the others are answered with it.
 #[tokio::test]
 async fn of_many_approvals_one_counts() {
     let elsewhere = Elsewhere::quick().await;

@@ -1,4 +1,4 @@
-//! Who may make, see and change subscriptions, and who is told of what: over HTTP, with real keys.
+//! Who may make, see and change subscriptions, and who is notified of what: over HTTP, with real keys.
 //!
 //! For everyone else a subscription does not exist, byte for byte like one that never did (T15, T16).
 
@@ -49,7 +49,7 @@ pub(crate) fn site() -> Site {
     }
 }
 
-/// What a request came to: status, body, and every header but the date.
+/// The result of a request: status, body, and every header but the date.
 pub(crate) type Answered = (u16, Value, Vec<(String, String)>);
 
 impl Site {

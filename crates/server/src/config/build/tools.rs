@@ -12,7 +12,7 @@ use standfast_core::digest;
 use standfast_core::json::RawJson;
 use standfast_core::name::AgentName;
 use standfast_engine::clock::{Clock, random_bytes};
-use standfast_engine::outbound::guard::{Guard, Others};
+use standfast_engine::outbound::guard::{Guard, UnnamedHosts};
 use standfast_engine::outbound::http::HttpLimits;
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::ReadResult;
@@ -27,7 +27,7 @@ use standfast_tools::mcp::login::Logins;
 use standfast_tools::sandbox::{self, Confinement, Plan, Reach};
 use standfast_tools::workspace::Workspace;
 
-use super::{Beside, BuildError};
+use super::{BuildError, Surroundings};
 use crate::config::Config;
 use crate::config::file::{
     self, CommandKeys, ExternalKeys, FileKeys, HttpRequestKeys, McpKeys, Sandbox, ToolKind, ToolType,
@@ -40,7 +40,7 @@ use crate::config::stores::absolute;
 const CALLBACK_KEY: &str = "callback.key";
 
 /// Where tools are made.
-pub(in crate::config) struct Workshop<'a> {
+pub(in crate::config) struct ToolFactory<'a> {
     config: &'a Config,
     data: &'a Path,
     clock: &'a Clock,
@@ -50,12 +50,12 @@ pub(in crate::config) struct Workshop<'a> {
     protected: Vec<PathBuf>,
 }
 
-impl<'a> Workshop<'a> {
+impl<'a> ToolFactory<'a> {
     /// For the tools of a file.
-    pub(super) fn of(config: &'a Config, beside: &'a Beside, remotes: &'a Remotes) -> Workshop<'a> {
+    pub(super) fn of(config: &'a Config, beside: &'a Surroundings, remotes: &'a Remotes) -> ToolFactory<'a> {
         let protected = config.own_files().into_iter().chain([beside.data.clone()]).collect();
         let (data, clock, logins) = (&beside.data, &beside.clock, beside.logins.as_ref());
-        Workshop { config, data, clock, remotes, logins, protected }
+        ToolFactory { config, data, clock, remotes, logins, protected }
     }
 
     /// What logins need of the server, where it keeps any.
@@ -71,7 +71,7 @@ impl<'a> Workshop<'a> {
         self.entry(plan)?.kind.as_ref()
     }
 
-    /// A tool as the model is told of it.
+    /// A tool as it is described to the model.
     pub(super) fn spec(&self, plan: &ToolPlan, agent: &AgentPlan) -> Result<ToolSpec, BuildError> {
         let entry = self.entry(plan);
         let description = entry.and_then(|tool| tool.common.description.as_deref());
@@ -313,7 +313,7 @@ pub fn kept_key(path: &Path) -> std::io::Result<[u8; 32]> {
 }
 
 /// Where a tool may call.
-pub(in crate::config) fn guard(allowed_hosts: Option<&[String]>, others: Others) -> Guard {
+pub(in crate::config) fn guard(allowed_hosts: Option<&[String]>, others: UnnamedHosts) -> Guard {
     let named = allowed_hosts.into_iter().flatten();
     // The guard compares addresses without the brackets that IPv6 has in a URL.
     let allowed_hosts = named.map(|host| host.to_ascii_lowercase().replace(['[', ']'], "")).collect();
@@ -321,10 +321,10 @@ pub(in crate::config) fn guard(allowed_hosts: Option<&[String]>, others: Others)
 }
 
 /// Which hosts a tool may call beside those that are named.
-pub(in crate::config) fn others(only_allowed_hosts: Option<bool>) -> Others {
+pub(in crate::config) fn others(only_allowed_hosts: Option<bool>) -> UnnamedHosts {
     match only_allowed_hosts {
-        Some(true) => Others::Never,
-        Some(false) | None => Others::Public,
+        Some(true) => UnnamedHosts::Never,
+        Some(false) | None => UnnamedHosts::Public,
     }
 }
 
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn hosts_are_named_as_in_an_address() {
         let named = ["Jobs.Internal", "10.0.0.7:8443", "[::1]", "[fd00::7]:80"].map(str::to_owned);
-        let is_open = |url: &str| guard(Some(&named), Others::Never).check_text(url).is_ok();
+        let is_open = |url: &str| guard(Some(&named), UnnamedHosts::Never).check_text(url).is_ok();
         for url in
             ["https://jobs.internal/a", "https://10.0.0.7:8443/", "http://[::1]:7/", "http://[fd00::7]/"]
         {
@@ -359,6 +359,6 @@ mod tests {
         {
             assert!(!is_open(url), "{url}");
         }
-        assert!(guard(None, Others::Public).check_text("https://example.org/").is_ok());
+        assert!(guard(None, UnnamedHosts::Public).check_text("https://example.org/").is_ok());
     }
 }

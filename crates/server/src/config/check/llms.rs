@@ -10,7 +10,7 @@ use standfast_models::script_file;
 
 use super::rules::secret_in_file;
 use crate::config::build::host_of;
-use crate::config::check::Checked;
+use crate::config::check::CheckResult;
 use crate::config::file::{File, Llm, LlmType};
 use crate::config::path::Path;
 use crate::config::stores::absolute;
@@ -37,7 +37,7 @@ const RESERVED: &[&str] = &[
     "n",
 ];
 
-pub(super) fn check(file: &File, tree: &Node, folder: &FilePath, found: &mut Checked) {
+pub(super) fn check(file: &File, tree: &Node, folder: &FilePath, found: &mut CheckResult) {
     for (name, llm) in &file.llms {
         let path = Path::of(&["llms", name]);
         match llm.kind {
@@ -57,7 +57,7 @@ pub(super) fn check(file: &File, tree: &Node, folder: &FilePath, found: &mut Che
     }
 }
 
-fn remote(llm: &Llm, path: &Path, tree: &Node, found: &mut Checked) {
+fn remote(llm: &Llm, path: &Path, tree: &Node, found: &mut CheckResult) {
     if tree.find(&path.key("model")).is_none() {
         let what = format!("`{path}` has no `model`");
         found.problem(tree, path, what, "add `model: …` below it, the provider's name of the model");
@@ -84,7 +84,7 @@ fn remote(llm: &Llm, path: &Path, tree: &Node, found: &mut Checked) {
 }
 
 /// A provider that wants a key is not asked without one.
-fn key(llm: &Llm, path: &Path, tree: &Node, found: &mut Checked) {
+fn key(llm: &Llm, path: &Path, tree: &Node, found: &mut CheckResult) {
     let here = path.key("api_key");
     let variable = match llm.kind {
         LlmType::Openai | LlmType::OpenaiResponses => "OPENAI_API_KEY",
@@ -123,7 +123,7 @@ fn key(llm: &Llm, path: &Path, tree: &Node, found: &mut Checked) {
 }
 
 /// Fallbacks lead somewhere, and not in a circle.
-fn fallback(name: &str, llm: &Llm, file: &File, tree: &Node, found: &mut Checked) {
+fn fallback(name: &str, llm: &Llm, file: &File, tree: &Node, found: &mut CheckResult) {
     let here = Path::of(&["llms", name, "fallback"]);
     let Some(next) = &llm.fallback else { return };
     let Some(target) = file.llms.get(next) else { return };
@@ -152,7 +152,7 @@ fn fallback(name: &str, llm: &Llm, file: &File, tree: &Node, found: &mut Checked
     }
 }
 
-fn parameters(llm: &Llm, path: &Path, tree: &Node, found: &mut Checked) {
+fn parameters(llm: &Llm, path: &Path, tree: &Node, found: &mut CheckResult) {
     let here = path.key("parameters");
     let Some(text) = &llm.parameters else { return };
     match serde_json::from_str::<Map<String, Json>>(text) {
@@ -174,7 +174,7 @@ fn parameters(llm: &Llm, path: &Path, tree: &Node, found: &mut Checked) {
     }
 }
 
-fn scripted(llm: &Llm, path: &Path, tree: &Node, folder: &FilePath, found: &mut Checked) {
+fn scripted(llm: &Llm, path: &Path, tree: &Node, folder: &FilePath, found: &mut CheckResult) {
     let here = path.key("script");
     for key in NOT_FOR_SCRIPTS.iter().filter(|key| tree.find(&path.key(key)).is_some()) {
         let what = format!("`{path}.{key}` has no meaning with `type: scripted`");

@@ -2,14 +2,14 @@
 //!
 //! Taken from the tree, not from the types: an entry with a mistake in it has its name all the same.
 
-use crate::config::check::Checked;
+use crate::config::check::CheckResult;
 use crate::config::file::{File, ToolType};
 use crate::config::nearest::advice;
 use crate::config::path::Path;
 use crate::config::tree::{Form, Node, Value};
 
 /// Checks every name of an agent.
-pub(super) fn check(file: &File, tree: &Node, found: &mut Checked) {
+pub(super) fn check(file: &File, tree: &Node, found: &mut CheckResult) {
     let names = |section: &str| tree.keys(&Path::of(&[section]));
     let built_in = ToolType::BUILT_IN.iter().map(|(name, _)| *name);
     let tools: Vec<&str> = names("tools").into_iter().chain(built_in).collect();
@@ -49,7 +49,7 @@ pub(super) fn check(file: &File, tree: &Node, found: &mut Checked) {
     }
 }
 
-fn one(path: &Path, what: &str, section: &str, known: &[&str], tree: &Node, found: &mut Checked) {
+fn one(path: &Path, what: &str, section: &str, known: &[&str], tree: &Node, found: &mut CheckResult) {
     let Some(Value::Scalar(scalar)) = tree.find(path).map(|node| &node.value) else { return };
     if scalar.form != Form::Unknown && !known.contains(&scalar.text.as_str()) {
         let help = advice(&scalar.text, known.iter().copied());
@@ -58,7 +58,7 @@ fn one(path: &Path, what: &str, section: &str, known: &[&str], tree: &Node, foun
     }
 }
 
-fn many(path: &Path, what: &str, section: &str, known: &[&str], tree: &Node, found: &mut Checked) {
+fn many(path: &Path, what: &str, section: &str, known: &[&str], tree: &Node, found: &mut CheckResult) {
     let Some(Value::List(items)) = tree.find(path).map(|node| &node.value) else { return };
     let mut seen: Vec<&str> = Vec::new();
     for (no, item) in items.iter().enumerate() {
@@ -74,7 +74,7 @@ fn many(path: &Path, what: &str, section: &str, known: &[&str], tree: &Node, fou
 }
 
 /// Names are part of addresses and of what models see, so they are plain.
-fn good_name(name: &str, what: &str, path: &Path, tree: &Node, found: &mut Checked) {
+fn good_name(name: &str, what: &str, path: &Path, tree: &Node, found: &mut CheckResult) {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
         let problem =

@@ -7,7 +7,7 @@ use standfast_core::time::Millis;
 use standfast_engine::tool::suspend;
 
 use crate::config::build::host_of;
-use crate::config::check::Checked;
+use crate::config::check::CheckResult;
 use crate::config::file::{Agent, File, Hitl, OnTimeout, Server, ToolType};
 use crate::config::mode::{self, ASYNC_NEEDS_STORE};
 use crate::config::path::Path;
@@ -15,7 +15,7 @@ use crate::config::plan;
 use crate::config::tree::{Form, Node, Value};
 
 /// T29: a key in a file is a key in its copies and its history.
-pub(super) fn secret_in_file(path: &Path, tree: &Node, found: &mut Checked) {
+pub(super) fn secret_in_file(path: &Path, tree: &Node, found: &mut CheckResult) {
     let Some(Value::Scalar(scalar)) = tree.find(path).map(|node| &node.value) else { return };
     if matches!(scalar.form, Form::Plain | Form::Quoted) {
         found.notice(
@@ -26,7 +26,7 @@ pub(super) fn secret_in_file(path: &Path, tree: &Node, found: &mut Checked) {
     }
 }
 
-pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut Checked) {
+pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut CheckResult) {
     let path = Path::of(&["agents", name]);
     match &agent.task {
         None => without_task(name, agent, file, tree, found),
@@ -38,6 +38,14 @@ pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: 
         }
     }
     inboxes(&path, agent, file, tree, found);
+    // A key that does nothing would be a promise.
+    if agent.reasoning.show_thinking == Some(true) {
+        let what = format!(
+            "`{path}.reasoning.show_thinking` cannot be true: the thinking of models is neither stored nor shown"
+        );
+        let at = path.key("reasoning").key("show_thinking");
+        found.problem(tree, &at, what, "remove it; what a model says in its replies is shown");
+    }
     let enabled =
         |tool: &&String| file.tools.get(*tool).is_none_or(|tool| tool.common.enabled != Some(false));
     if !agent.tools.is_empty() && agent.tools.iter().filter(enabled).count() == 0 {
@@ -46,7 +54,7 @@ pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: 
 }
 
 /// C36: in runs of an inbox the model has a tool `suspend`; another one of that name would be lost.
-fn inboxes(path: &Path, agent: &Agent, file: &File, tree: &Node, found: &mut Checked) {
+fn inboxes(path: &Path, agent: &Agent, file: &File, tree: &Node, found: &mut CheckResult) {
     if agent.inboxes.is_empty() {
         let idle = [
             ("inbox_types", !agent.inbox_types.is_empty()),
@@ -78,7 +86,7 @@ fn inboxes(path: &Path, agent: &Agent, file: &File, tree: &Node, found: &mut Che
 }
 
 /// S0-57: the bad row of the matrix.
-fn mode_of(path: &Path, agent: &Agent, hitl: &Hitl, tree: &Node, found: &mut Checked) {
+fn mode_of(path: &Path, agent: &Agent, hitl: &Hitl, tree: &Node, found: &mut CheckResult) {
     let store = plan::store_of(agent);
     if mode::effective(hitl.mode, store).is_none() {
         let help = format!(
@@ -89,7 +97,7 @@ fn mode_of(path: &Path, agent: &Agent, hitl: &Hitl, tree: &Node, found: &mut Che
 }
 
 /// C29: without a `task` block nothing can wait.
-fn without_task(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut Checked) {
+fn without_task(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut CheckResult) {
     let gated: Vec<String> =
         plan::tools(agent, file).into_iter().filter(|tool| tool.asks).map(|tool| tool.name).collect();
     if !gated.is_empty() {
@@ -106,7 +114,7 @@ pub(super) fn grace_needs_keep(
     on_timeout: Option<OnTimeout>,
     has_grace: bool,
     tree: &Node,
-    found: &mut Checked,
+    found: &mut CheckResult,
 ) {
     if has_grace && on_timeout.is_some_and(|on_timeout| on_timeout != OnTimeout::Keep) {
         let key = if tree.find(&path.key("expiry_grace")).is_some() { "expiry_grace" } else { "after_grace" };
@@ -115,7 +123,7 @@ pub(super) fn grace_needs_keep(
     }
 }
 
-pub(super) fn server(server: &Server, tree: &Node, found: &mut Checked) {
+pub(super) fn server(server: &Server, tree: &Node, found: &mut CheckResult) {
     let path = Path::of(&["server"]);
     let address = server.listen.as_ref().and_then(|listen| listen.parse::<std::net::SocketAddr>().ok());
     let has_auth = tree.find(&path.key("auth")).is_some();

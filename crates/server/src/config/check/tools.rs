@@ -3,7 +3,7 @@
 //! What a single value may be is `file/tool.rs`.
 
 use crate::config::build::tools::{guard, others};
-use crate::config::check::Checked;
+use crate::config::check::CheckResult;
 use crate::config::check::rules::{grace_needs_keep, secret_in_file};
 use crate::config::file::{
     Agent, CommandKeys, ExternalKeys, File, McpKeys, Parameters, Sandbox, Tool, ToolKind, ToolType,
@@ -13,10 +13,10 @@ use crate::config::plan::sub_agent_tool;
 use crate::config::problem::Problem;
 use crate::config::schema::foreign_keys;
 use crate::config::tree::Node;
-use standfast_engine::outbound::guard::Blocked;
+use standfast_engine::outbound::guard::BlockReason;
 
 /// Checks a tool.
-pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
+pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut CheckResult) {
     let path = Path::of(&["tools", name]);
     secret_in_file(&path.key("webhook_secret"), tree, found);
     let grace = tool.common.expiry_grace.is_some() || tool.common.after_grace.is_some();
@@ -72,7 +72,7 @@ pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
     }
 }
 
-fn misplaced(path: &Path, key: &str, types: &[&str], kind: ToolType, tree: &Node, found: &mut Checked) {
+fn misplaced(path: &Path, key: &str, types: &[&str], kind: ToolType, tree: &Node, found: &mut CheckResult) {
     let types: Vec<String> = types.iter().map(|kind| format!("`type: {kind}`")).collect();
     let what = format!("`{path}.{key}` is for {} only, and this is `{}`", types.join(" or "), kind.as_str());
     let help = match (key, kind) {
@@ -82,14 +82,14 @@ fn misplaced(path: &Path, key: &str, types: &[&str], kind: ToolType, tree: &Node
     found.problem(tree, &path.key(key), what, help);
 }
 
-fn needs(path: &Path, key: &str, what_it_is: &str, tree: &Node, found: &mut Checked) {
+fn needs(path: &Path, key: &str, what_it_is: &str, tree: &Node, found: &mut CheckResult) {
     if tree.find(&path.key(key)).is_none() {
         let what = format!("`{path}` has no `{key}`");
         found.problem(tree, path, what, format!("add `{key}: …` below it, {what_it_is}"));
     }
 }
 
-fn commands(path: &Path, tool: &CommandKeys, tree: &Node, found: &mut Checked) {
+fn commands(path: &Path, tool: &CommandKeys, tree: &Node, found: &mut CheckResult) {
     for (key, list) in
         [("allowed_commands", &tool.allowed_commands), ("denied_commands", &tool.denied_commands)]
     {
@@ -109,7 +109,7 @@ fn commands(path: &Path, tool: &CommandKeys, tree: &Node, found: &mut Checked) {
 }
 
 /// Without a sandbox nothing limits what programs reach.
-fn without_sandbox(path: &Path, sandbox: Option<Sandbox>, tree: &Node, found: &mut Checked) {
+fn without_sandbox(path: &Path, sandbox: Option<Sandbox>, tree: &Node, found: &mut CheckResult) {
     if sandbox != Some(Sandbox::Off) {
         return;
     }
@@ -132,7 +132,7 @@ fn host_rules(allowed_hosts: Option<&[String]>, only_allowed_hosts: Option<bool>
     HostRules { allowed_hosts, only_allowed_hosts }
 }
 
-fn hosts(path: &Path, rules: &HostRules<'_>, tree: &Node, found: &mut Checked) {
+fn hosts(path: &Path, rules: &HostRules<'_>, tree: &Node, found: &mut CheckResult) {
     for (no, host) in rules.allowed_hosts.into_iter().flatten().enumerate() {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
         if host.is_empty() || !host.chars().all(is_plain) {
@@ -159,19 +159,19 @@ struct Callee<'a> {
 fn callee(path: &Path, rules: &HostRules<'_>, callee: &Callee<'_>, tree: &Node) -> Option<Problem> {
     let Callee { url, what, never } = callee;
     match guard(rules.allowed_hosts, others(rules.only_allowed_hosts)).check_text((*url)?) {
-        Err(blocked @ (Blocked::NotNamed(_) | Blocked::NotPublic { .. })) => {
+        Err(blocked @ (BlockReason::NotNamed(_) | BlockReason::NotPublic { .. })) => {
             let what = format!("the {what} of `{path}` could never be {never}: {blocked}");
             let help = "add the host to `allowed_hosts` of this tool".to_owned();
             let path = path.key("url");
             Some(Problem { at: tree.spot(&path), path, what, help })
         }
         // A malformed address has already been reported.
-        Err(Blocked::Url { .. } | Blocked::NoAddress { .. }) | Ok(_) => None,
+        Err(BlockReason::Url { .. } | BlockReason::NoAddress { .. }) | Ok(_) => None,
     }
 }
 
 /// A server is a program or an address.
-fn mcp(path: &Path, tree: &Node, found: &mut Checked) {
+fn mcp(path: &Path, tree: &Node, found: &mut CheckResult) {
     let has = |key: &str| tree.find(&path.key(key)).is_some();
     match (has("command"), has("url")) {
         (true, false) | (false, true) => {}
@@ -207,7 +207,7 @@ fn mcp(path: &Path, tree: &Node, found: &mut Checked) {
 }
 
 /// A program of an MCP server is confined only where the file says so: most of them need a network and a home.
-fn confined(path: &Path, tool: &McpKeys, tree: &Node, found: &mut Checked) {
+fn confined(path: &Path, tool: &McpKeys, tree: &Node, found: &mut CheckResult) {
     for key in ["network", "readable"] {
         if tool.sandbox.is_none() && tree.find(&path.key(key)).is_some() {
             let what = format!("`{path}.{key}` has no effect without a sandbox");
@@ -216,7 +216,7 @@ fn confined(path: &Path, tool: &McpKeys, tree: &Node, found: &mut Checked) {
     }
 }
 
-fn is_schema(path: &Path, parameters: &Parameters, tree: &Node, found: &mut Checked) {
+fn is_schema(path: &Path, parameters: &Parameters, tree: &Node, found: &mut CheckResult) {
     let schema = serde_json::Value::Object(parameters.0.clone());
     if let Err(error) = jsonschema::validator_for(&schema) {
         let help = "write a JSON Schema: `type: object`, and `properties:` with a schema for each argument";
@@ -229,7 +229,7 @@ fn is_schema(path: &Path, parameters: &Parameters, tree: &Node, found: &mut Chec
 }
 
 /// A job elsewhere is always waited for, and what it must bring can be checked.
-fn external(path: &Path, tool: &ExternalKeys, tree: &Node, found: &mut Checked) {
+fn external(path: &Path, tool: &ExternalKeys, tree: &Node, found: &mut CheckResult) {
     if tool.is_async == Some(false) {
         let what = format!("`{path}.async` is false, and an external job is always asynchronous");
         let help = "remove it; for a tool that answers at once write `type: http_request`";
@@ -254,7 +254,7 @@ fn external(path: &Path, tool: &ExternalKeys, tree: &Node, found: &mut Checked) 
 }
 
 /// Tools that `sub_agents` brings have names that nothing else may have.
-pub(super) fn sub_agents(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut Checked) {
+pub(super) fn sub_agents(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut CheckResult) {
     for (no, sub_agent) in agent.sub_agents.iter().enumerate() {
         let tool_name = sub_agent_tool(sub_agent);
         let Some(tool) = file.tools.get(&tool_name) else { continue };

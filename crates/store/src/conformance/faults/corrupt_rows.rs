@@ -19,7 +19,7 @@ use super::{Report, fresh_file, open};
 use crate::sqlite::SqliteStore;
 use crate::{
     Audience, AudienceMember, Batch, Claim, ClaimedRun, DeliveryStore, HoldFilter, HoldQuery, Notice,
-    NoticeQuery, Put, RunFilter, RunStore, ShardSet, StoreError, WorkStore,
+    NoticeQuery, RunFilter, RunStore, ShardSet, SideWrite, StoreError, WorkStore,
 };
 
 /// What a column is overwritten with: each kind of damage, as SQL.
@@ -233,7 +233,7 @@ impl Scene {
         scribe.now = super::super::support::BEGIN;
         for row in &self.bystanders {
             let mut batch = scribe.batch(row, &resolve(the_hold(row).key, Choice::Approve));
-            batch.puts.push(Put::Wake { run: self.victim.run.facts.id, at: scribe.now });
+            batch.puts.push(SideWrite::Wake { run: self.victim.run.facts.id, at: scribe.now });
             let after = batch.row.clone();
             block_on(store.append(vec![batch])).map_err(|error| format!("deciding a bystander: {error}"))?;
             if checked(store, row.run.facts.id)? != after {
@@ -270,7 +270,12 @@ fn held(scribe: &mut Scribe, store: &SqliteStore) -> RunRow {
     let mut batch = scribe.reply(&row, &[super::SHELL]);
     let (from, due_at) = (batch.link.header.first, scribe.now);
     let (hold, who) = (the_hold(&batch.row), vec![AudienceMember("user:alice".into())]);
-    batch.puts.push(Put::Audience { hold, who });
-    batch.puts.push(Put::Notice(Notice { subscription: "hook".into(), owner: String::new(), from, due_at }));
+    batch.puts.push(SideWrite::Audience { hold, who });
+    batch.puts.push(SideWrite::Notice(Notice {
+        subscription: "hook".into(),
+        owner: String::new(),
+        from,
+        due_at,
+    }));
     write(batch)
 }

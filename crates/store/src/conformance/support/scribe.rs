@@ -22,7 +22,7 @@ use standfast_core::project::RunRow;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
-use crate::{Batch, LeaseChange, Put, Seal};
+use crate::{Batch, LeaseChange, Seal, SideWrite};
 
 /// When every test begins.
 pub const BEGIN: Timestamp = Timestamp(1_762_000_000_000);
@@ -146,9 +146,9 @@ impl Scribe {
 
     /// What an engine stores with the first append of a run: the definition that it is pinned to.
     #[must_use]
-    pub fn pinned(&self, row: &RunRow) -> Put {
+    pub fn pinned(&self, row: &RunRow) -> SideWrite {
         let digest = row.run.state.definition;
-        Put::Definition { digest, bytes: self.definitions[&digest].to_bytes() }
+        SideWrite::Definition { digest, bytes: self.definitions[&digest].to_bytes() }
     }
 
     /// The first append of a run.

@@ -22,19 +22,19 @@ fn shown(no: u32) -> ShownHold {
     ShownHold { id: hold(no), revision: 3, digest: Some(Digest([1; 32])) }
 }
 
-fn waiting(kinds: &[HoldKind]) -> Waiting {
-    let open = (1..).zip(kinds).map(|(no, kind)| Open {
+fn waiting(kinds: &[HoldKind]) -> PendingTask {
+    let open = (1..).zip(kinds).map(|(no, kind)| PendingHold {
         id: hold(no),
         kind: *kind,
         ask: Ask::default(),
         is_asked_again: false,
     });
     let implied = match kinds.len() {
-        0 => Implied::NotShown,
-        1 => Implied::Hold(shown(1)),
-        _ => Implied::Several,
+        0 => ImpliedHold::NotShown,
+        1 => ImpliedHold::Hold(shown(1)),
+        _ => ImpliedHold::Several,
     };
-    Waiting { task: task(), open: open.collect(), implied: Means::of(implied) }
+    PendingTask { task: task(), open: open.collect(), implied: ImpliedMeaning::of(implied) }
 }
 
 fn message(parts: &str) -> wire::Message {
@@ -42,7 +42,7 @@ fn message(parts: &str) -> wire::Message {
     serde_json::from_str(&text).unwrap()
 }
 
-/// What a message comes to, in short.
+/// The result of a message, in short.
 #[derive(Debug, PartialEq, Eq)]
 enum Short {
     Decides(Vec<(u32, Choice)>),
@@ -51,13 +51,13 @@ enum Short {
     Invalid(String),
 }
 
-fn short(parts: &str, waiting: &Waiting) -> Short {
+fn short(parts: &str, waiting: &PendingTask) -> Short {
     match read(&message(parts), waiting) {
-        Ok(Reading::Decides(decided)) => {
+        Ok(MessageMeaning::Decides(decided)) => {
             Short::Decides(decided.into_iter().map(|one| (one.hold.key.call.0, one.wanted)).collect())
         }
-        Ok(Reading::Says) => Short::Says,
-        Ok(Reading::Nothing(_)) => Short::Nothing,
+        Ok(MessageMeaning::Says) => Short::Says,
+        Ok(MessageMeaning::Nothing(_)) => Short::Nothing,
         Err(error) => {
             assert_eq!(error.kind, Kind::InvalidParams);
             Short::Invalid(error.violations[0].field.clone())
@@ -238,20 +238,24 @@ fn without_an_id_only_what_was_shown_is_decided() {
     for parts in [r#"[{"text":"approve"}]"#, r#"[{"data":{"decision":"approve"}}]"#] {
         let waits = waiting(&[HoldKind::Approval]);
         assert!(names_none(&message(parts), true));
-        let Ok(Reading::Decides(decided)) = read(&message(parts), &waits) else { panic!("{parts}") };
+        let Ok(MessageMeaning::Decides(decided)) = read(&message(parts), &waits) else { panic!("{parts}") };
         assert_eq!((decided[0].shown, decided[0].digest), (Some(shown(1)), None), "{parts}");
-        for implied in [Implied::NotShown, Implied::Outdated, Implied::Several, Implied::Answered] {
-            let waits = Waiting { implied: Means::of(implied), ..waiting(&[HoldKind::Approval]) };
+        for implied in
+            [ImpliedHold::NotShown, ImpliedHold::Outdated, ImpliedHold::Several, ImpliedHold::Answered]
+        {
+            let waits =
+                PendingTask { implied: ImpliedMeaning::of(implied), ..waiting(&[HoldKind::Approval]) };
             assert_eq!(short(parts, &waits), Short::Nothing, "{parts}");
         }
-        let strict = Waiting { implied: Means::STRICT, ..waiting(&[HoldKind::Approval]) };
+        let strict = PendingTask { implied: ImpliedMeaning::STRICT, ..waiting(&[HoldKind::Approval]) };
         assert_eq!(short(parts, &strict), Short::Nothing, "{parts}");
-        let late = Waiting { implied: Means::of(Implied::Outdated), ..waiting(&[]) };
+        let late = PendingTask { implied: ImpliedMeaning::of(ImpliedHold::Outdated), ..waiting(&[]) };
         assert_eq!(short(parts, &late), Short::Nothing, "{parts}: it was meant for what is closed");
     }
-    let question = |implied| Waiting { implied: Means::of(implied), ..waiting(&[HoldKind::Input]) };
-    assert_eq!(short(r#"[{"text":"the red one"}]"#, &question(Implied::Outdated)), Short::Nothing);
-    assert_eq!(short(r#"[{"data":{"answer":"red"}}]"#, &question(Implied::NotShown)), Short::Nothing);
+    let question =
+        |implied| PendingTask { implied: ImpliedMeaning::of(implied), ..waiting(&[HoldKind::Input]) };
+    assert_eq!(short(r#"[{"text":"the red one"}]"#, &question(ImpliedHold::Outdated)), Short::Nothing);
+    assert_eq!(short(r#"[{"data":{"answer":"red"}}]"#, &question(ImpliedHold::NotShown)), Short::Nothing);
 }
 
 /// Only messages that name no hold need to be told what was shown.
@@ -291,8 +295,8 @@ fn a_call_that_asks_again_is_no_name_for_its_next_hold() {
     let mut waits = waiting(&[HoldKind::Input]);
     waits.open[0].is_asked_again = true;
     assert!(matches!(short(&parts, &waits), Short::Decides(_)), "it was shown");
-    for implied in [Implied::NotShown, Implied::Outdated, Implied::Hold(shown(2))] {
-        waits.implied = Means::of(implied);
+    for implied in [ImpliedHold::NotShown, ImpliedHold::Outdated, ImpliedHold::Hold(shown(2))] {
+        waits.implied = ImpliedMeaning::of(implied);
         assert_eq!(short(&parts, &waits), Short::Nothing);
     }
     waits.open[0].is_asked_again = false;

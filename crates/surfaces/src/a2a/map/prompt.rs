@@ -9,7 +9,7 @@ use standfast_core::id::{CallId, CallNo, MessageId};
 use standfast_core::message::shown_input;
 use standfast_engine::HoldView;
 
-use super::{Place, Wanted, body_part, raw, wire};
+use super::{PartKind, Place, body_part, raw, wire};
 use crate::http::rfc3339;
 
 /// What a program needs to answer a hold.
@@ -104,7 +104,7 @@ fn interaction(view: &HoldView) -> Interaction<'_> {
         reason: ask.reason.as_deref(),
         question: question(view),
         options,
-        data: ask.data.as_ref().and_then(|data| body_part(data, Wanted::Data).data),
+        data: ask.data.as_ref().and_then(|data| body_part(data, PartKind::Data).data),
         answer_schema: ask.answer_schema.as_ref().and_then(raw),
         hold_id: row.id.to_string(),
         tool_call_id: (call != CallNo::RUN).then(|| CallId { run: row.id.run, no: call }.to_string()),

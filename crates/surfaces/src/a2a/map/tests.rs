@@ -10,7 +10,7 @@ use standfast_core::name::{Tenant, UserId};
 use standfast_core::refusal::{CapKind, Refusal};
 use standfast_core::time::Timestamp;
 use standfast_engine::auth::Scope;
-use standfast_engine::schema::Broken;
+use standfast_engine::schema::SchemaMismatch;
 use standfast_engine::{EngineError, StoreError};
 
 use super::super::error::Kind;
@@ -202,7 +202,7 @@ fn every_failure_has_its_error() {
     for (error, kind) in [
         (EngineError::NotFound, Kind::TaskNotFound),
         (EngineError::NoSuchAgent { agent: agent.clone(), known: String::new() }, Kind::MethodNotFound),
-        (EngineError::BreaksSchema(Broken { pointer: "/a".into(), why: why() }), Kind::InvalidParams),
+        (EngineError::BreaksSchema(SchemaMismatch { pointer: "/a".into(), why: why() }), Kind::InvalidParams),
         (EngineError::KeyReused { key: "k".into() }, Kind::InvalidParams),
         (EngineError::SessionClosed { agent, session }, Kind::UnsupportedOperation),
         (EngineError::MissingScope(Scope::RunsWrite), Kind::PermissionDenied),

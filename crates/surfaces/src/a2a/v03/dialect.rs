@@ -12,14 +12,14 @@ use standfast_core::time::Millis;
 
 use super::super::error::{A2aError, Kind};
 use super::super::negotiate;
-use super::super::operations::{Asks, Done, Operation, perform};
-use super::super::rest::{self, Path, Target, What, object};
+use super::super::operations::{Operation, OperationResult, QuestionPaging, perform};
+use super::super::rest::{self, Path, PathTarget, Target, object};
 use super::super::stream::{Frame, named_events};
 use super::super::wire::{
     Artifact, ListTasksResponse, Message, Part, SendMessageRequest, SendMessageResponse, StreamResponse,
     Task, TaskStatus,
 };
-use super::Heard;
+use super::LegacyRequest;
 use super::map::{self, Form, Sender};
 use super::wire::SendParams;
 use crate::http::App;
@@ -33,7 +33,7 @@ const STATUS_UPDATE: &str = "status_update";
 /// A task, with the other spelling of one state.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told<'a> {
+struct DialectTask<'a> {
     id: &'a str,
     context_id: &'a str,
     status: Status<'a>,
@@ -53,15 +53,15 @@ struct Status<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Sent<'a> {
-    Task(Told<'a>),
+enum DialectResponse<'a> {
+    Task(DialectTask<'a>),
     Message(&'a Message),
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Page<'a> {
-    tasks: Vec<Told<'a>>,
+    tasks: Vec<DialectTask<'a>>,
     next_page_token: &'a str,
     page_size: usize,
     total_size: usize,
@@ -75,40 +75,44 @@ struct Update<'a> {
     status: Status<'a>,
 }
 
-pub(super) async fn answer(app: &App, mut target: Target, heard: &Heard) -> Response {
+pub(super) async fn answer(app: &App, mut target: Target, heard: &LegacyRequest) -> Response {
     let media = negotiate::answer_type(&heard.parts.headers);
-    let What::Operation(path) = std::mem::replace(&mut target.what, What::Nothing) else {
+    let PathTarget::Operation(path) = std::mem::replace(&mut target.what, PathTarget::Nothing) else {
         return rest::refuse(media, &A2aError::new(Kind::MethodNotFound, "there is no such operation"));
     };
     let done = async {
         let (operation, is_unnamed) = read(app, path, heard)?;
         let mut asked = heard.asked(app, &target, &operation, &heard.body)?;
-        (asked.lingers, asked.is_unnamed, asked.asks) = (LINGERS, is_unnamed, Asks::OneByOne);
+        (asked.lingers, asked.is_unnamed, asked.asks) = (LINGERS, is_unnamed, QuestionPaging::OneByOne);
         perform(asked, operation).await
     };
     match done.await {
-        Ok(Done::Sent(sent)) => match sent.as_ref() {
-            SendMessageResponse::Task(task) => result(media, &Sent::Task(told(task))),
-            SendMessageResponse::Message(message) => result(media, &Sent::Message(message)),
+        Ok(OperationResult::Sent(sent)) => match sent.as_ref() {
+            SendMessageResponse::Task(task) => result(media, &DialectResponse::Task(told(task))),
+            SendMessageResponse::Message(message) => result(media, &DialectResponse::Message(message)),
         },
-        Ok(Done::Task(task)) => result(media, &told(&task)),
-        Ok(Done::Tasks(page)) => {
+        Ok(OperationResult::Task(task)) => result(media, &told(&task)),
+        Ok(OperationResult::Tasks(page)) => {
             let ListTasksResponse { tasks, next_page_token, page_size, total_size } = &page;
             let tasks = tasks.iter().map(told).collect();
             let (page_size, total_size) = (*page_size, *total_size);
             result(media, &Page { tasks, next_page_token, page_size, total_size })
         }
-        Ok(Done::Frames(frames)) => named_events(*frames, event),
+        Ok(OperationResult::Frames(frames)) => named_events(*frames, event),
         // Those that 1.0 answers in the same words.
         done @ (Ok(
-            Done::Card(_) | Done::PushConfig(_) | Done::PushConfigs(_) | Done::Nothing | Done::Once(_),
+            OperationResult::Card(_)
+            | OperationResult::PushConfig(_)
+            | OperationResult::PushConfigs(_)
+            | OperationResult::Nothing
+            | OperationResult::Once(_),
         )
         | Err(_)) => rest::answer(media, done),
     }
 }
 
 /// An operation, and whether its message has no id.
-fn read(app: &App, path: Path, heard: &Heard) -> Result<(Operation, bool), A2aError> {
+fn read(app: &App, path: Path, heard: &LegacyRequest) -> Result<(Operation, bool), A2aError> {
     let (method, uri, body) = (&heard.parts.method, &heard.parts.uri, &heard.body);
     if !body.is_empty() {
         negotiate::content_type(&heard.parts.headers)?;
@@ -134,9 +138,9 @@ fn send(app: &App, body: &[u8]) -> Result<(SendMessageRequest, bool), A2aError> 
     Ok((request, is_unnamed))
 }
 
-fn told(task: &Task) -> Told<'_> {
+fn told(task: &Task) -> DialectTask<'_> {
     let Task { id, context_id, status, artifacts, history } = task;
-    Told { id, context_id, status: self::status(status), artifacts, history }
+    DialectTask { id, context_id, status: self::status(status), artifacts, history }
 }
 
 fn status(status: &TaskStatus) -> Status<'_> {

@@ -12,8 +12,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::super::error::A2aError;
 use super::super::wire::{self as newer, Json, Object, TaskState};
 use super::wire::{
-    Artifact, ArtifactUpdate, Configuration, Data, File, Message, Part, ProtoPart, PushAuthentication,
-    PushConfig, Role, RpcPart, Said, SendParams, StatusUpdate, StreamEvent, Task, TaskStatus,
+    Artifact, ArtifactUpdate, ClientMessage, Configuration, Data, File, Message, Part, ProtoPart,
+    PushAuthentication, PushConfig, Role, RpcPart, SendParams, StatusUpdate, StreamEvent, Task, TaskStatus,
 };
 
 /// The member of a part's metadata that says: this data was no object.
@@ -305,8 +305,16 @@ pub(super) fn send<P: OlderPart>(
     params: SendParams<P>,
 ) -> Result<newer::SendMessageRequest, A2aError> {
     let SendParams { tenant, message, configuration, metadata } = params;
-    let Said { message_id, context_id, task_id, role, parts, metadata: own, extensions, reference_task_ids } =
-        message;
+    let ClientMessage {
+        message_id,
+        context_id,
+        task_id,
+        role,
+        parts,
+        metadata: own,
+        extensions,
+        reference_task_ids,
+    } = message;
     let parts = parts.into_iter().enumerate().map(|(at, part)| part.newer(at)).collect::<Result<_, _>>()?;
     let role = match role {
         Role::User => newer::Role::User,

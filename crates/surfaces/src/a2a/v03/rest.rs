@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::super::error::{A2aError, Kind};
 use super::super::negotiate;
-use super::super::operations::{Done, Operation};
-use super::super::rest::{self, Path, Target, What, object};
+use super::super::operations::{Operation, OperationResult};
+use super::super::rest::{self, Path, PathTarget, Target, object};
 use super::super::stream as newer_stream;
 use super::super::wire::{SendMessageResponse, TaskPushNotificationConfig};
 use super::error::{OlderError, http};
@@ -19,18 +19,18 @@ use super::wire::{
     Message, ProtoCreatePush, ProtoPart, ProtoPushes, ProtoTaskPush, PushConfig, SendParams, StreamEvent,
     Task,
 };
-use super::{Heard, Shown, card};
+use super::{LegacyRequest, LegacyResult, card};
 use crate::http::App;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Sent {
+enum SendResponse {
     Task(Box<Task>),
     Message(Box<Message>),
 }
 
-pub(super) async fn answer(app: &App, mut target: Target, heard: &Heard) -> Response {
-    let What::Operation(path) = std::mem::replace(&mut target.what, What::Nothing) else {
+pub(super) async fn answer(app: &App, mut target: Target, heard: &LegacyRequest) -> Response {
+    let PathTarget::Operation(path) = std::mem::replace(&mut target.what, PathTarget::Nothing) else {
         return refuse(&nothing());
     };
     let closes_at_a_question = path == Path::Stream;
@@ -40,15 +40,15 @@ pub(super) async fn answer(app: &App, mut target: Target, heard: &Heard) -> Resp
     };
     match done {
         Err(error) => refuse(&error),
-        Ok(Shown::Ended(task)) => {
+        Ok(LegacyResult::Ended(task)) => {
             let event = StreamEvent::Task(map::task(Form::Proto, &task));
             newer_stream::once(None, serde_json::to_string(&event).unwrap_or_default())
         }
-        Ok(Shown::Done(done)) => answered(done, closes_at_a_question),
+        Ok(LegacyResult::Done(done)) => answered(done, closes_at_a_question),
     }
 }
 
-fn read(path: Path, heard: &Heard) -> Result<Operation, A2aError> {
+fn read(path: Path, heard: &LegacyRequest) -> Result<Operation, A2aError> {
     let (method, uri, body) = (&heard.parts.method, &heard.parts.uri, &heard.body);
     if !body.is_empty() {
         negotiate::content_type(&heard.parts.headers)?;
@@ -78,27 +78,27 @@ fn read(path: Path, heard: &Heard) -> Result<Operation, A2aError> {
     }
 }
 
-fn answered(done: Done, closes_at_a_question: bool) -> Response {
+fn answered(done: OperationResult, closes_at_a_question: bool) -> Response {
     match done {
-        Done::Sent(sent) => result(&match sent.as_ref() {
-            SendMessageResponse::Task(task) => Sent::Task(Box::new(map::task(Form::Proto, task))),
+        OperationResult::Sent(sent) => result(&match sent.as_ref() {
+            SendMessageResponse::Task(task) => SendResponse::Task(Box::new(map::task(Form::Proto, task))),
             SendMessageResponse::Message(message) => {
-                Sent::Message(Box::new(map::message(Form::Proto, message)))
+                SendResponse::Message(Box::new(map::message(Form::Proto, message)))
             }
         }),
-        Done::Task(task) => result(&map::task(Form::Proto, &task)),
-        Done::Card(card) => result(&card::hybrid(&card)),
-        Done::Tasks(_) => refuse(&nothing()),
-        Done::PushConfig(config) => result(&task_push(*config)),
-        Done::PushConfigs(configs) => {
+        OperationResult::Task(task) => result(&map::task(Form::Proto, &task)),
+        OperationResult::Card(card) => result(&card::hybrid(&card)),
+        OperationResult::Tasks(_) => refuse(&nothing()),
+        OperationResult::PushConfig(config) => result(&task_push(*config)),
+        OperationResult::PushConfigs(configs) => {
             result(&ProtoPushes { configs: configs.configs.into_iter().map(task_push).collect() })
         }
-        Done::Nothing => result(&serde_json::Map::new()),
-        Done::Once(event) => {
+        OperationResult::Nothing => result(&serde_json::Map::new()),
+        OperationResult::Once(event) => {
             let event = map::event(Form::Proto, &event, closes_at_a_question);
             newer_stream::once(None, serde_json::to_string(&event).unwrap_or_default())
         }
-        Done::Frames(frames) => newer_stream::events(*frames, move |frame| {
+        OperationResult::Frames(frames) => newer_stream::events(*frames, move |frame| {
             let text = match &frame.body {
                 Ok(body) => serde_json::to_string(&map::event(Form::Proto, body, closes_at_a_question)),
                 Err(error) => serde_json::to_string(&OlderError::of(error)),

@@ -11,17 +11,17 @@ use serde_json::value::RawValue;
 use super::super::error::{A2aError, Kind};
 use super::super::jsonrpc::{self, members};
 use super::super::negotiate;
-use super::super::operations::{Done, Operation};
+use super::super::operations::{Operation, OperationResult};
 use super::super::rest::Target;
 use super::super::stream::{self as newer_stream, Frame};
 use super::super::wire::{
-    GetTaskRequest, Json, ListPushRequest, PushRequest, Routed, SendMessageResponse,
+    GetTaskRequest, Json, ListPushRequest, PushRequest, RoutedRequest, SendMessageResponse,
     TaskPushNotificationConfig,
 };
 use super::error::OlderError;
 use super::map::{self, Form, Sender};
 use super::wire::{PushQuery, RpcPart, RpcTaskPush, SendParams, StreamEvent, TaskId, TaskQuery};
-use super::{Heard, Shown, card};
+use super::{LegacyRequest, LegacyResult, card};
 use crate::http::App;
 
 /// Without the id of a receiver it means any of the task.
@@ -37,7 +37,7 @@ struct Answer<'a, T> {
     error: Option<OlderError>,
 }
 
-pub(super) async fn answer(app: &App, target: &Target, heard: &Heard) -> Response {
+pub(super) async fn answer(app: &App, target: &Target, heard: &LegacyRequest) -> Response {
     let headers = &heard.parts.headers;
     if let Err(error) = negotiate::content_type(headers) {
         return refuse(&jsonrpc::null(), &error);
@@ -55,10 +55,10 @@ pub(super) async fn answer(app: &App, target: &Target, heard: &Heard) -> Respons
             newer_stream::once(None, text::<()>(&call.id, None, Some(OlderError::of(&error))))
         }
         Err(error) => refuse(&call.id, &error),
-        Ok(Shown::Ended(task)) => {
+        Ok(LegacyResult::Ended(task)) => {
             newer_stream::once(None, text(&call.id, Some(map::task(Form::Rpc, &task)), None))
         }
-        Ok(Shown::Done(done)) => answered(call.id, done, &call.method),
+        Ok(LegacyResult::Done(done)) => answered(call.id, done, &call.method),
     }
 }
 
@@ -73,7 +73,7 @@ fn operation(method: &str, params: &str) -> Result<Operation, A2aError> {
         }
         "tasks/cancel" => Operation::Cancel(members::<TaskId>(params)?),
         "tasks/resubscribe" => Operation::Subscribe(members::<TaskId>(params)?),
-        "agent/getAuthenticatedExtendedCard" => Operation::ExtendedCard(Routed::default()),
+        "agent/getAuthenticatedExtendedCard" => Operation::ExtendedCard(RoutedRequest::default()),
         "tasks/pushNotificationConfig/set" => {
             let RpcTaskPush { task_id, push_notification_config } = members(params)?;
             Operation::CreatePush(Box::new(map::push(Some(task_id), push_notification_config)))
@@ -105,34 +105,38 @@ fn is_stream(method: &str, headers: &HeaderMap) -> bool {
     method == "tasks/resubscribe" || (method == "message/stream" && wants.contains("text/event-stream"))
 }
 
-fn answered(id: Json, done: Done, method: &str) -> Response {
+fn answered(id: Json, done: OperationResult, method: &str) -> Response {
     let closes_at_a_question = method == "message/stream";
     match done {
-        Done::Sent(sent) => match sent.as_ref() {
+        OperationResult::Sent(sent) => match sent.as_ref() {
             SendMessageResponse::Task(task) => result(&id, &map::task(Form::Rpc, task)),
             SendMessageResponse::Message(message) => result(&id, &map::message(Form::Rpc, message)),
         },
-        Done::Task(task) => result(&id, &map::task(Form::Rpc, &task)),
-        Done::Card(card) => result(&id, &card::hybrid(&card)),
-        Done::Tasks(_) => refuse(&id, &A2aError::new(Kind::MethodNotFound, "A2A 0.3 cannot list tasks")),
-        Done::PushConfig(config) => result(&id, &task_push(*config)),
-        Done::PushConfigs(configs) if method == GET_PUSH => match configs.configs.into_iter().next() {
-            Some(config) => result(&id, &task_push(config)),
-            None => {
-                let message = "this task has no push notification config of yours";
-                refuse(&id, &A2aError::new(Kind::TaskNotFound, message))
+        OperationResult::Task(task) => result(&id, &map::task(Form::Rpc, &task)),
+        OperationResult::Card(card) => result(&id, &card::hybrid(&card)),
+        OperationResult::Tasks(_) => {
+            refuse(&id, &A2aError::new(Kind::MethodNotFound, "A2A 0.3 cannot list tasks"))
+        }
+        OperationResult::PushConfig(config) => result(&id, &task_push(*config)),
+        OperationResult::PushConfigs(configs) if method == GET_PUSH => {
+            match configs.configs.into_iter().next() {
+                Some(config) => result(&id, &task_push(config)),
+                None => {
+                    let message = "this task has no push notification config of yours";
+                    refuse(&id, &A2aError::new(Kind::TaskNotFound, message))
+                }
             }
-        },
-        Done::PushConfigs(configs) => {
+        }
+        OperationResult::PushConfigs(configs) => {
             let all: Vec<RpcTaskPush> = configs.configs.into_iter().map(task_push).collect();
             result(&id, &all)
         }
-        Done::Nothing => result(&id, &()),
-        Done::Once(event) => {
+        OperationResult::Nothing => result(&id, &()),
+        OperationResult::Once(event) => {
             let frame = Frame { id: None, body: Ok(*event) };
             newer_stream::once(None, self::event(&id, &frame, closes_at_a_question))
         }
-        Done::Frames(frames) => {
+        OperationResult::Frames(frames) => {
             newer_stream::events(*frames, move |frame| event(&id, frame, closes_at_a_question))
         }
     }

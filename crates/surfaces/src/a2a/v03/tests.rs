@@ -155,7 +155,7 @@ fn a_task_in_both_forms() {
     assert_eq!(proto["history"][0]["role"], "ROLE_USER");
 }
 
-/// An event is the last of its stream when the task is over, or where the stream closes for a question.
+/// An event is the last of its stream when the task has ended, or where the stream closes for a question.
 #[test]
 fn the_last_event_says_so() {
     for state in STATES {
@@ -245,7 +245,7 @@ fn who_waits_in_each_way_to_send() {
 fn requests_are_known_by_address_method_and_body() {
     let rest = |path: &str, agent: Option<&str>, what| {
         let found = older_target(path).map(|target| (target.agent, target.what));
-        assert_eq!(found, Some((agent.map(str::to_owned), What::Operation(what))), "{path}");
+        assert_eq!(found, Some((agent.map(str::to_owned), PathTarget::Operation(what))), "{path}");
     };
     rest("/v1/agents/ops/v1/message:send", Some("ops"), Path::Send);
     rest("/v1/agents/ops/v1/message:stream", Some("ops"), Path::Stream);

@@ -150,7 +150,7 @@ pub(super) struct SendParams<P> {
     #[serde(default)]
     pub(super) tenant: Option<String>,
     #[serde(alias = "request")]
-    pub(super) message: Said<P>,
+    pub(super) message: ClientMessage<P>,
     #[serde(default)]
     pub(super) configuration: Option<Configuration>,
     #[serde(default)]
@@ -160,7 +160,7 @@ pub(super) struct SendParams<P> {
 /// A message that a client sends. Its parts are `content` in protobuf.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", bound = "P: Deserialize<'de>")]
-pub(super) struct Said<P> {
+pub(super) struct ClientMessage<P> {
     #[serde(default, alias = "message_id")]
     pub(super) message_id: String,
     #[serde(default, alias = "context_id")]

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use standfast_core::id::{HoldId, Seq};
 use standfast_core::receipt::{CallReceipt, Receipt, ShownRevision};
 use standfast_core::time::Timestamp;
-use standfast_engine::{Deleted, PENDING, SessionRow, SessionView, metadata};
+use standfast_engine::{PENDING, SessionDeletion, SessionRow, SessionView, metadata};
 
 use super::super::wire;
 use super::kind;
@@ -85,7 +85,7 @@ pub(in crate::api) fn session_view(view: &SessionView) -> wire::SessionBody {
     body
 }
 
-pub(in crate::api) fn deleted(deleted: &Deleted) -> wire::DeletedSession {
+pub(in crate::api) fn deleted(deleted: &SessionDeletion) -> wire::DeletedSession {
     let texts = |runs: &[standfast_core::id::RunId]| runs.iter().map(ToString::to_string).collect();
     wire::DeletedSession { erased: texts(&deleted.erased), left: texts(&deleted.left) }
 }

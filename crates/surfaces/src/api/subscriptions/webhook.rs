@@ -32,7 +32,7 @@ struct Ping<'a> {
 }
 
 #[derive(Serialize)]
-struct Happened<'a> {
+struct WebhookEvent<'a> {
     subscription: &'a str,
     run: RunNames,
     event: wire::EventBody,
@@ -78,7 +78,7 @@ impl ReceiverKind for Webhook {
                         .map(|base| format!("{}/approve/{}", base.trim_end_matches('/'), view.row.id));
                     HoldLinked { hold: map::hold_view(*view), url }
                 });
-                let data = Happened {
+                let data = WebhookEvent {
                     subscription,
                     run: RunNames {
                         id: run.id.to_string(),

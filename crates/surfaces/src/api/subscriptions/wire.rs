@@ -78,7 +78,7 @@ pub(super) struct SubscriptionsArgs {
 
 /// What came of a test.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Pinged {
+pub(super) struct PingResult {
     pub(super) delivered: bool,
     /// What the receiver answered.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -136,7 +136,7 @@ fn recovery(payload: &RawValue) -> Result<Choice, Problem> {
 }
 
 #[derive(Serialize)]
-struct Held<'a> {
+struct HeldCall<'a> {
     hold_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_name: Option<&'a str>,
@@ -146,7 +146,7 @@ struct Held<'a> {
 
 /// What people are asked by an open hold.
 pub(in crate::inbox) fn suspend_payload(hold: &HoldView) -> Object {
-    let held = || Held {
+    let held = || HeldCall {
         hold_id: hold.row.id.to_string(),
         tool_name: hold.row.tool.as_ref().map(|tool| tool.as_str()),
         tool_input: hold.arguments.as_ref().map(|arguments| arguments.text()),

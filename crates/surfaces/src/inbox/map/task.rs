@@ -21,7 +21,7 @@ use crate::inbox::wire::{Object, Task, TaskError, TaskStatus};
 /// A task.
 pub(in crate::inbox) fn task(view: &TaskView) -> Task {
     let run = &view.run;
-    let told = Told::from(&view.events);
+    let told = TaskHistory::from(&view.events);
     let place = told.place;
     let id = run.facts.id.to_string();
     let status = status(core_status(run), &view.below);
@@ -52,7 +52,7 @@ pub(in crate::inbox) fn task(view: &TaskView) -> Task {
         claim_expires_at: claim.map(|claim| rfc3339(claim.until)),
         started_at: told.started_at.map(rfc3339),
         suspended_at: open.map(|hold| hold.row.opened_at).or(asked.map(|asked| asked.at)).map(rfc3339),
-        suspend_payload: open.map(suspend_payload).or_else(|| asked.map(Asked::payload)),
+        suspend_payload: open.map(suspend_payload).or_else(|| asked.map(LastQuestion::payload)),
         resume_schema: match open {
             Some(hold) => hold.ask.answer_schema.as_ref().and_then(schema),
             None => asked.and_then(|asked| asked.opened.ask.answer_schema.as_ref()).and_then(schema),
@@ -85,35 +85,35 @@ fn schema(schema: &RawJson) -> Option<Box<RawValue>> {
 
 /// What the events of a task say of it.
 #[derive(Default)]
-struct Told<'a> {
+struct TaskHistory<'a> {
     place: Option<&'a event::Inbox>,
     payload: Option<Box<RawValue>>,
     worker: Option<&'a standfast_core::name::WorkerName>,
     claimed_at: Option<Timestamp>,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
-    asked: Option<Asked<'a>>,
+    asked: Option<LastQuestion<'a>>,
     result: Option<Box<RawValue>>,
     error: Option<TaskError>,
 }
 
 /// The last question, and its answer.
-struct Asked<'a> {
+struct LastQuestion<'a> {
     opened: &'a event::HoldOpened,
     at: Timestamp,
     answer: Option<Box<RawValue>>,
     is_outside: bool,
 }
 
-impl Asked<'_> {
+impl LastQuestion<'_> {
     fn payload(&self) -> Object {
         asked_by_worker(&self.opened.ask, self.is_outside)
     }
 }
 
-impl<'a> Told<'a> {
-    fn from(events: &'a [Envelope]) -> Told<'a> {
-        let mut told = Told::default();
+impl<'a> TaskHistory<'a> {
+    fn from(events: &'a [Envelope]) -> TaskHistory<'a> {
+        let mut told = TaskHistory::default();
         let mut is_outside = false;
         for Envelope { at, event, .. } in events {
             match event {
@@ -145,7 +145,7 @@ impl<'a> Told<'a> {
                     told.result = replied.reply.text.as_ref().and_then(raw).or(told.result.take());
                 }
                 Event::HoldOpened(opened) if opened.kind != HoldKind::External => {
-                    told.asked = Some(Asked { opened, at: *at, answer: None, is_outside });
+                    told.asked = Some(LastQuestion { opened, at: *at, answer: None, is_outside });
                 }
                 Event::HoldResolved(resolved) => told.answered(resolved.hold, &resolved.resolution),
                 Event::RunEnded(ended) => {
@@ -193,12 +193,14 @@ impl<'a> Told<'a> {
             Resolution::Approve { edited } => {
                 let modified_input = edited.as_ref().and_then(|edited| raw(&edited.arguments));
                 let decision = if modified_input.is_some() { "modify" } else { "approve" };
-                to_raw_value(&Decided { decision, modified_input, reason: None }).ok()
+                to_raw_value(&DecisionRecord { decision, modified_input, reason: None }).ok()
             }
-            Resolution::Deny { reason } => {
-                to_raw_value(&Decided { decision: "deny", modified_input: None, reason: reason.as_deref() })
-                    .ok()
-            }
+            Resolution::Deny { reason } => to_raw_value(&DecisionRecord {
+                decision: "deny",
+                modified_input: None,
+                reason: reason.as_deref(),
+            })
+            .ok(),
             Resolution::Fail { .. } | Resolution::Expire | Resolution::Withdraw | Resolution::Supersede => {
                 None
             }
@@ -207,7 +209,7 @@ impl<'a> Told<'a> {
 }
 
 #[derive(Serialize)]
-struct Decided<'a> {
+struct DecisionRecord<'a> {
     decision: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     modified_input: Option<Box<RawValue>>,

@@ -11,14 +11,14 @@ use standfast_core::request::{Request, requests};
 use standfast_core::run::status;
 use standfast_core::time::Timestamp;
 
-use super::{Told, function_call, is_asked, shown, task_status};
+use super::{TaskLog, function_call, is_asked, shown, task_status};
 use crate::http::rfc3339;
 use crate::teal::wire::{
     AgentTask, AgentTaskItem, ContentType, Decision, FunctionResult, MultiModalItem, Role,
 };
 
 /// A task as it is shown: `below` are the open holds of its sub-runs.
-pub(in crate::teal) fn task(told: Told<'_>, below: &[HoldKind]) -> AgentTask {
+pub(in crate::teal) fn task(told: TaskLog<'_>, below: &[HoldKind]) -> AgentTask {
     let facts = &told.run.facts;
     AgentTask {
         session_id: facts.session.to_string(),
@@ -33,7 +33,7 @@ pub(in crate::teal) fn task(told: Told<'_>, below: &[HoldKind]) -> AgentTask {
 
 /// The items so far.
 struct Trail<'a> {
-    told: Told<'a>,
+    told: TaskLog<'a>,
     requests: Vec<Request>,
     items: Vec<AgentTaskItem>,
     /// The invocation that items belong to now.
@@ -45,7 +45,7 @@ struct Trail<'a> {
 }
 
 impl Trail<'_> {
-    fn of(told: Told<'_>) -> Vec<AgentTaskItem> {
+    fn of(told: TaskLog<'_>) -> Vec<AgentTaskItem> {
         let mut trail = Trail {
             told,
             requests: requests(told.log),

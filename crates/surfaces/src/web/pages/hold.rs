@@ -12,8 +12,8 @@ use standfast_core::time::Timestamp;
 use standfast_core::transcript::approval_text;
 use standfast_engine::HoldView;
 
-use super::When;
-use crate::html::{Failure, Posted};
+use super::ShownInstant;
+use crate::html::{Failure, PostedForm};
 use crate::labels;
 use crate::labels::hidden::{escaped_json, is_hidden_in_lines};
 use crate::web::fields::{Field, Flat};
@@ -27,7 +27,7 @@ pub(in crate::web) struct HoldPage {
     id: String,
     run: String,
     /// The runs that it works for, the root first.
-    path: Vec<Above>,
+    path: Vec<ParentRun>,
     agent: String,
     /// The inbox that its run is a task of.
     inbox: Option<String>,
@@ -35,8 +35,8 @@ pub(in crate::web) struct HoldPage {
     owner: String,
     kind: &'static str,
     title: String,
-    opened: When,
-    expires: Option<When>,
+    opened: ShownInstant,
+    expires: Option<ShownInstant>,
     is_late: bool,
     assignee: Option<String>,
     /// What went wrong with the decision that was just tried.
@@ -58,13 +58,13 @@ pub(in crate::web) struct HoldPage {
     digest: String,
     revision: u32,
     form: Form,
-    kept: Kept,
-    decided: Option<Decided>,
+    kept: EnteredValues,
+    decided: Option<DecisionShown>,
 }
 
 /// A run above the one that waits.
 #[derive(Debug, Serialize)]
-struct Above {
+struct ParentRun {
     run: String,
     agent: String,
 }
@@ -128,7 +128,7 @@ enum Form {
 
 /// What was entered, to go on with after a mistake.
 #[derive(Debug, Default, Serialize)]
-struct Kept {
+struct EnteredValues {
     decision: Option<String>,
     arguments: Option<String>,
     reason: Option<String>,
@@ -138,11 +138,11 @@ struct Kept {
 
 /// The decision, and what came of it.
 #[derive(Debug, Serialize)]
-struct Decided {
+struct DecisionShown {
     what: &'static str,
     tone: &'static str,
     by: String,
-    at: When,
+    at: ShownInstant,
     said_label: Option<String>,
     said: Option<String>,
     late: bool,
@@ -155,28 +155,28 @@ struct Decided {
 #[derive(Debug, Serialize)]
 struct Attempt {
     no: u32,
-    at: When,
+    at: ShownInstant,
     digest: Option<String>,
 }
 
 /// A decision that was tried and did not count.
-pub(in crate::web) struct Tried<'a> {
-    pub(in crate::web) posted: &'a Posted,
+pub(in crate::web) struct FailedDecision<'a> {
+    pub(in crate::web) posted: &'a PostedForm,
     pub(in crate::web) failure: Failure,
     /// JSON pointer to what is wrong in the value.
     pub(in crate::web) pointer: Option<&'a str>,
 }
 
 /// Everything that a page about a hold is made of.
-pub(in crate::web) struct Shown<'a> {
+pub(in crate::web) struct HoldPageParts<'a> {
     pub(in crate::web) run: &'a Run,
     pub(in crate::web) view: &'a HoldView,
     pub(in crate::web) receipt: Option<&'a Receipt>,
     pub(in crate::web) now: Timestamp,
 }
 
-pub(in crate::web) fn page(shown: &Shown<'_>, tried: Option<&Tried<'_>>) -> HoldPage {
-    let Shown { run, view, receipt, now } = shown;
+pub(in crate::web) fn page(shown: &HoldPageParts<'_>, tried: Option<&FailedDecision<'_>>) -> HoldPage {
+    let HoldPageParts { run, view, receipt, now } = shown;
     let (row, ask) = (&view.row, &view.ask);
     let inline = |body: &Option<Body>| body.as_ref().and_then(Body::inline).map(str::to_owned);
     let call = row.tool.as_ref().map(|tool| Call {
@@ -200,15 +200,15 @@ pub(in crate::web) fn page(shown: &Shown<'_>, tried: Option<&Tried<'_>>) -> Hold
         path: view
             .path
             .iter()
-            .map(|(run, agent)| Above { run: run.to_string(), agent: agent.to_string() })
+            .map(|(run, agent)| ParentRun { run: run.to_string(), agent: agent.to_string() })
             .collect(),
         agent: row.agent.to_string(),
         inbox: row.inbox.as_ref().map(ToString::to_string),
         session: row.session.to_string(),
         owner: run.facts.owner.to_string(),
         kind: labels::kind(row.kind),
-        opened: When::new(row.opened_at, *now),
-        expires: row.expires_at.map(|at| When::new(at, *now)),
+        opened: ShownInstant::new(row.opened_at, *now),
+        expires: row.expires_at.map(|at| ShownInstant::new(at, *now)),
         is_late: row.closed.is_none() && row.expires_at.is_some_and(|at| at <= *now),
         assignee: row.assignee.as_ref().map(ToString::to_string),
         notice: tried
@@ -265,7 +265,7 @@ fn own_prompt(view: &HoldView) -> Option<String> {
     view.prompt.clone().filter(|prompt| *prompt != approval_text(None, tool, arguments))
 }
 
-fn form(view: &HoldView, tried: Option<&Tried<'_>>) -> Form {
+fn form(view: &HoldView, tried: Option<&FailedDecision<'_>>) -> Form {
     if view.row.closed.is_some() {
         return Form::Closed;
     }
@@ -286,7 +286,7 @@ fn form(view: &HoldView, tried: Option<&Tried<'_>>) -> Form {
 }
 
 /// Options come first, then a form, then a text box.
-fn question(view: &HoldView, tried: Option<&Tried<'_>>) -> Form {
+fn question(view: &HoldView, tried: Option<&FailedDecision<'_>>) -> Form {
     if !view.ask.options.is_empty() {
         return Form::Options { options: view.ask.options.clone() };
     }
@@ -313,8 +313,8 @@ fn unescaped(segment: &str) -> String {
     segment.replace("~1", "/").replace("~0", "~")
 }
 
-fn kept(posted: &Posted) -> Kept {
-    Kept {
+fn kept(posted: &PostedForm) -> EnteredValues {
+    EnteredValues {
         decision: posted.get("decision"),
         arguments: posted.get("arguments"),
         reason: posted.get("reason"),
@@ -323,7 +323,12 @@ fn kept(posted: &Posted) -> Kept {
     }
 }
 
-fn decided(view: &HoldView, closed: &HoldClosure, receipt: Option<&Receipt>, now: Timestamp) -> Decided {
+fn decided(
+    view: &HoldView,
+    closed: &HoldClosure,
+    receipt: Option<&Receipt>,
+    now: Timestamp,
+) -> DecisionShown {
     use standfast_core::project::ResolutionKind;
     let said = view.recorded.as_ref().and_then(|recorded| labels::decided(&recorded.resolution));
     let (said_label, said) = said.map(|said| (said.label, said.text)).unzip();
@@ -333,7 +338,7 @@ fn decided(view: &HoldView, closed: &HoldClosure, receipt: Option<&Receipt>, now
             .iter()
             .map(|attempt| Attempt {
                 no: attempt.attempt,
-                at: When::new(attempt.at, now),
+                at: ShownInstant::new(attempt.at, now),
                 digest: attempt.digest.map(|digest| digest.to_string()),
             })
             .collect()
@@ -344,7 +349,7 @@ fn decided(view: &HoldView, closed: &HoldClosure, receipt: Option<&Receipt>, now
         };
         call.contradictions.iter().map(told).collect()
     };
-    Decided {
+    DecisionShown {
         what: labels::decision(Some(view.row.kind), closed.how),
         tone: match closed.how {
             ResolutionKind::Approved | ResolutionKind::Edited | ResolutionKind::Answered => "good",
@@ -352,7 +357,7 @@ fn decided(view: &HoldView, closed: &HoldClosure, receipt: Option<&Receipt>, now
             ResolutionKind::Expired | ResolutionKind::Withdrawn | ResolutionKind::Superseded => "over",
         },
         by: labels::actor(&closed.by),
-        at: When::new(closed.at, now),
+        at: ShownInstant::new(closed.at, now),
         said_label,
         said,
         late: receipt.and_then(|receipt| receipt.decision.as_ref()).is_some_and(|decision| decision.late),

@@ -12,7 +12,7 @@ use standfast_core::run::{Status, status};
 use standfast_core::time::Timestamp;
 use standfast_engine::RunView;
 
-use super::{When, tone};
+use super::{ShownInstant, tone};
 use crate::labels;
 
 /// The page of a run.
@@ -27,7 +27,7 @@ pub(in crate::web) struct RunPage {
     is_over: bool,
     /// It goes on by itself: the page loads itself again.
     is_busy: bool,
-    timeline: Vec<Happened>,
+    timeline: Vec<ShownEvent>,
 }
 
 /// A run in a list.
@@ -39,8 +39,8 @@ pub(in crate::web) struct RunItem {
     owner: String,
     status: &'static str,
     tone: &'static str,
-    started: When,
-    updated: When,
+    started: ShownInstant,
+    updated: ShownInstant,
     turns: u32,
 }
 
@@ -57,17 +57,17 @@ struct OpenHold {
     id: String,
     kind: &'static str,
     tool: Option<String>,
-    opened: When,
+    opened: ShownInstant,
 }
 
 /// An event in words.
 #[derive(Debug, Serialize)]
-struct Happened {
+struct ShownEvent {
     seq: u64,
     kind: &'static str,
     title: String,
     who: String,
-    at: When,
+    at: ShownInstant,
     tone: &'static str,
     said: Vec<Line>,
     hold: Option<String>,
@@ -90,7 +90,7 @@ pub(in crate::web) fn page(view: &RunView, log: &[Envelope], now: Timestamp) -> 
         id: HoldId { run: run.facts.id, key: hold.key }.to_string(),
         kind: labels::kind(hold.kind),
         tool: run.call(hold.call()).map(|call| call.tool.to_string()),
-        opened: When::new(hold.opened_at, now),
+        opened: ShownInstant::new(hold.opened_at, now),
     };
     let usage = run.state.usage;
     RunPage {
@@ -118,13 +118,13 @@ fn run_item(run: &standfast_core::run::Run, now: Timestamp) -> RunItem {
         owner: run.facts.owner.to_string(),
         status: labels::status(status),
         tone: tone(status),
-        started: When::new(run.facts.started_at, now),
-        updated: When::new(run.state.at, now),
+        started: ShownInstant::new(run.facts.started_at, now),
+        updated: ShownInstant::new(run.state.at, now),
         turns: run.state.turn,
     }
 }
 
-fn timeline(run: &standfast_core::run::Run, log: &[Envelope], now: Timestamp) -> Vec<Happened> {
+fn timeline(run: &standfast_core::run::Run, log: &[Envelope], now: Timestamp) -> Vec<ShownEvent> {
     let mut kinds: Vec<(HoldKey, HoldKind)> = Vec::new();
     let mut happened = Vec::with_capacity(log.len());
     for Envelope { seq, at, actor, event } in log {
@@ -134,7 +134,7 @@ fn timeline(run: &standfast_core::run::Run, log: &[Envelope], now: Timestamp) ->
         let hold = hold_of(event);
         let kind = kinds.iter().find(|(key, _)| Some(*key) == hold).map(|(_, kind)| *kind);
         let told = labels::describe(event, kind);
-        happened.push(Happened {
+        happened.push(ShownEvent {
             seq: seq.0,
             kind: event.kind(),
             title: told.title,
@@ -143,7 +143,7 @@ fn timeline(run: &standfast_core::run::Run, log: &[Envelope], now: Timestamp) ->
             } else {
                 labels::actor(actor)
             },
-            at: When::new(*at, now),
+            at: ShownInstant::new(*at, now),
             tone: tone_of(event),
             said: told.said.into_iter().map(line).collect(),
             hold: hold.map(|key| HoldId { run: run.facts.id, key }.to_string()),

@@ -1,4 +1,4 @@
-//! What waits (S4-17, S4-26), and a form to start something.
+//! What is pending (S4-17, S4-26), and a form to start something.
 //!
 //! Oldest first, as it is answered; each item says enough to choose it, and its own page everything.
 
@@ -9,7 +9,7 @@ use standfast_core::time::Timestamp;
 use standfast_engine::HoldView;
 use standfast_engine::settings::Settings;
 
-use super::When;
+use super::ShownInstant;
 use crate::labels;
 
 /// Characters of a summary.
@@ -53,8 +53,8 @@ pub(in crate::web) struct Item {
     reason: Option<String>,
     summary: Option<String>,
     agent: String,
-    opened: When,
-    expires: Option<When>,
+    opened: ShownInstant,
+    expires: Option<ShownInstant>,
     is_late: bool,
     assignee: Option<String>,
 }
@@ -94,8 +94,8 @@ pub(in crate::web) fn item(view: &HoldView, now: Timestamp) -> Item {
         reason: view.ask.reason.as_deref().map(shortened),
         summary,
         agent: row.agent.to_string(),
-        opened: When::new(row.opened_at, now),
-        expires: row.expires_at.map(|at| When::new(at, now)),
+        opened: ShownInstant::new(row.opened_at, now),
+        expires: row.expires_at.map(|at| ShownInstant::new(at, now)),
         is_late: row.expires_at.is_some_and(|at| at <= now),
         assignee: row.assignee.as_ref().map(ToString::to_string),
     }

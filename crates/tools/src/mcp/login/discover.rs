@@ -14,7 +14,7 @@ use super::Desk;
 
 /// An authorization server, as far as a login needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct AuthorizationServer {
     pub(super) issuer: String,
     pub(super) authorization_endpoint: String,
     pub(super) token_endpoint: String,
@@ -57,7 +57,7 @@ struct Authorization {
 }
 
 /// Finds out, going by what the MCP server said when it asked for a login.
-pub(super) async fn find(desk: &Desk, challenge: &str) -> Result<Found, NoLogin> {
+pub(super) async fn find(desk: &Desk, challenge: &str) -> Result<AuthorizationServer, NoLogin> {
     let url = Url::parse(&desk.options.url).map_err(|error| NoLogin(error.to_string()))?;
     let resource = resource(desk, &url, challenge).await?;
     let (issuer, named, supported) = match resource {
@@ -75,7 +75,7 @@ pub(super) async fn find(desk: &Desk, challenge: &str) -> Result<Found, NoLogin>
     }
     let asked = parameter(challenge, "scope").map(|scope| scope.split(' ').map(str::to_owned).collect());
     let scopes: Vec<String> = desk.options.scopes.clone().or(asked).unwrap_or(supported);
-    Ok(Found {
+    Ok(AuthorizationServer {
         issuer: server.issuer,
         authorization_endpoint: checked(desk, server.authorization_endpoint)?,
         token_endpoint: checked(desk, server.token_endpoint)?,

@@ -10,9 +10,9 @@ use standfast_core::name::UserId;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::outbound::http::Request;
 use standfast_engine::tool::login::{CLIENT_DOCUMENT, NoLogin, client_document};
-use standfast_engine::vault::Kept;
+use standfast_engine::vault::StoredSecret;
 
-use super::discover::{Found, checked, send};
+use super::discover::{AuthorizationServer, checked, send};
 use super::{Desk, OnTheWay};
 
 /// A token is renewed when it has less than this left.
@@ -43,14 +43,14 @@ pub(super) struct Login {
 }
 
 #[derive(Deserialize)]
-struct Registered {
+struct RegistrationResponse {
     client_id: String,
     client_secret: Option<String>,
     token_endpoint_auth_method: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Granted {
+struct TokenResponse {
     access_token: String,
     token_type: String,
     expires_in: Option<i64>,
@@ -58,7 +58,7 @@ struct Granted {
 }
 
 #[derive(Deserialize, Default)]
-struct Refused {
+struct TokenError {
     #[serde(default)]
     error: String,
     #[serde(default)]
@@ -86,7 +86,7 @@ impl Desk {
     /// registered, once.
     pub(super) async fn client(
         &self,
-        found: &Found,
+        found: &AuthorizationServer,
         base: &str,
         redirect_uri: &str,
     ) -> Result<Client, NoLogin> {
@@ -135,8 +135,8 @@ impl Desk {
                 refusal(answer.status, &answer.body)
             )));
         }
-        let read: Result<Registered, _> = serde_json::from_str(&answer.body);
-        let Registered { client_id, client_secret, token_endpoint_auth_method } =
+        let read: Result<RegistrationResponse, _> = serde_json::from_str(&answer.body);
+        let RegistrationResponse { client_id, client_secret, token_endpoint_auth_method } =
             read.map_err(|error| NoLogin(format!("{url} cannot be read: {error}")))?;
         let in_header = token_endpoint_auth_method.as_deref() == Some("client_secret_basic");
         Ok(Client { id: client_id, secret: client_secret, in_header })
@@ -162,11 +162,16 @@ impl Desk {
         })
     }
 
-    fn expires_at(&self, granted: &Granted) -> Option<Timestamp> {
+    fn expires_at(&self, granted: &TokenResponse) -> Option<Timestamp> {
         granted.expires_in.map(|seconds| self.clock.now().plus(Millis::seconds(seconds)))
     }
 
-    async fn granted(&self, url: &str, client: &Client, form: &[(&str, &str)]) -> Result<Granted, NoToken> {
+    async fn granted(
+        &self,
+        url: &str,
+        client: &Client,
+        form: &[(&str, &str)],
+    ) -> Result<TokenResponse, NoToken> {
         let not_asked = |no: NoLogin| NoToken::NotAsked(no.0);
         let mut headers = vec![
             ("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned()),
@@ -200,7 +205,7 @@ impl Desk {
             status => return Err(NoToken::NotAsked(format!("{url} answered {status}"))),
         }
         // Not with what was read: it is a token, or nearly one.
-        let granted: Granted = serde_json::from_str(&answer.body)
+        let granted: TokenResponse = serde_json::from_str(&answer.body)
             .map_err(|_| NoToken::NotAsked(format!("{url} answered with no token that can be read")))?;
         if granted.token_type.eq_ignore_ascii_case("bearer") {
             Ok(granted)
@@ -275,7 +280,7 @@ impl Desk {
         }
     }
 
-    async fn login(&self, owner: &UserId) -> Result<Option<(Kept, Login)>, NoLogin> {
+    async fn login(&self, owner: &UserId) -> Result<Option<(StoredSecret, Login)>, NoLogin> {
         let kept = self.vault().get(&self.place(owner)).await.map_err(|error| NoLogin(error.to_string()))?;
         Ok(kept.and_then(|kept| serde_json::from_str(&kept.text).ok().map(|login| (kept, login))))
     }
@@ -283,7 +288,7 @@ impl Desk {
 
 /// What an authorization server said, without anything else that may be in its answer.
 fn refusal(status: u16, body: &str) -> String {
-    let Refused { error, error_description } = serde_json::from_str(body).unwrap_or_default();
+    let TokenError { error, error_description } = serde_json::from_str(body).unwrap_or_default();
     let said = format!("{error} {error_description}");
     match said.trim() {
         "" => format!("HTTP {status}"),

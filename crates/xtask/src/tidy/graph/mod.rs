@@ -45,6 +45,16 @@ impl Graph {
         }
     }
 
+    /// The same graph, of these components alone.
+    pub(crate) fn only<'a>(&self, names: impl Iterator<Item = &'a str>) -> Graph {
+        let kept = names.filter(|name| self.nodes.contains(*name)).map(str::to_owned);
+        let mut graph = Graph::of(kept);
+        for (from, to, places) in self.edges() {
+            places.iter().for_each(|place| graph.add(from, to, place.clone()));
+        }
+        graph
+    }
+
     /// Every edge with the places that make it.
     pub(crate) fn edges(&self) -> impl Iterator<Item = (&str, &str, &[Place])> {
         self.edges.iter().map(|((from, to), places)| (from.as_str(), to.as_str(), places.as_slice()))

@@ -1,0 +1,233 @@
+//! The one write path: definition, decision, append, and whoever is woken by it.
+//!
+//! [`Commit::commit`] changes a run that exists, [`Commit::commit_start`] begins one. Both settle in the background: the
+//! caller may hang up, and whoever drives or follows the run hears of it all the same. `drive.rs` is the only other file
+//! that has a pipeline; it pushes the same [`Change`]s and settles them while it works. What is written beside events is
+//! said by the caller and completed in [`Commit::order`]: who may see new holds, who is notified.
+//! `idempotency.rs` lets a request be sent again, `shown.rs` notes what callers were shown.
+
+mod idempotency;
+mod shown;
+
+use std::sync::Arc;
+
+use standfast_core::actor::Actor;
+use standfast_core::command::{Command, Start};
+use standfast_core::decide::Answer;
+use standfast_core::definition::Definition;
+use standfast_core::hold::RecordedDecision;
+use standfast_core::id::RunId;
+use standfast_core::name::{AgentName, UserId};
+use standfast_core::policy::{Role, Verdicts};
+use standfast_core::project::RunRow;
+use standfast_core::run::Facts;
+use standfast_store::pipeline::{
+    LeaseRule, NoticeRule, NoticeTrigger, Order, OrderContext, Pipeline, Writes,
+};
+use standfast_store::{AudienceMember, Recipient, StoreError};
+use tokio::sync::oneshot;
+
+use super::EngineError;
+use super::host::Host;
+use super::log::{Log, audience_member};
+use super::wakes::Wakes;
+use crate::auth::{Approvers, Party};
+
+pub use idempotency::IdempotencyKey;
+pub use shown::{HoldMarks, ImpliedHold, ShownHold, ShownHolds};
+
+/// Commands for one append: who sends them, by what right, and what is written with them.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
+    pub(crate) actor: Actor,
+    pub(crate) authority: Authority,
+    /// In order; the events share one link.
+    pub(crate) commands: Vec<Command>,
+    pub(crate) writes: Writes,
+}
+
+/// By what right commands are sent, and what is known of them before they are decided.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Authority {
+    /// In what role the sender decides holds.
+    pub(crate) role: Option<Role>,
+    /// What rules and grants say of the calls.
+    pub(crate) verdicts: Verdicts,
+    /// The recorded decision of a hold that is no longer open.
+    pub(crate) recorded: Option<RecordedDecision>,
+}
+
+/// The result of an append, durably.
+#[derive(Debug)]
+pub(crate) struct CommitResult {
+    pub(crate) answer: Answer,
+    /// The run after it.
+    pub(crate) row: RunRow,
+}
+
+impl From<Role> for Authority {
+    fn from(role: Role) -> Authority {
+        Authority { role: Some(role), ..Authority::default() }
+    }
+}
+
+impl Change {
+    /// Commands that need no right of their own, with nothing beside their events.
+    pub(crate) fn new(actor: Actor, commands: Vec<Command>) -> Change {
+        Change { actor, authority: Authority::default(), commands, writes: Writes::default() }
+    }
+}
+
+/// The one write path.
+pub(crate) struct Commit {
+    pub(crate) host: Arc<Host>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) wakes: Arc<Wakes>,
+}
+
+impl Commit {
+    pub(crate) fn new(log: Arc<Log>, wakes: Arc<Wakes>) -> Commit {
+        Commit { host: log.host.clone(), log, wakes }
+    }
+
+    /// Changes a run: decides the commands on this row, or on what others have made of it meanwhile, and appends.
+    pub(crate) async fn commit(&self, base: RunRow, change: Change) -> Result<CommitResult, EngineError> {
+        let order = self.order_for(&base, change).await?;
+        let mut pipeline = Pipeline::of(self.log.store.clone(), base);
+        pipeline.push(order);
+        self.settled(pipeline).await
+    }
+
+    /// Begins a run.
+    pub(crate) async fn commit_start(
+        &self,
+        start: Start,
+        definition: Arc<Definition>,
+        change: Change,
+    ) -> Result<CommitResult, EngineError> {
+        let order = self.order((&start.agent, &start.owner), definition, change);
+        let pipeline = Pipeline::start(self.log.store.clone(), start, order)?;
+        self.settled(pipeline).await
+    }
+
+    /// The order of a change to a run that exists.
+    pub(crate) async fn order_for(&self, base: &RunRow, change: Change) -> Result<Order, EngineError> {
+        let Facts { agent, owner, .. } = &base.run.facts;
+        let definition = self.log.definition(agent, base.run.state.definition).await?;
+        Ok(self.order((agent, owner), definition, change))
+    }
+
+    /// The order of a change to a run of this agent and owner.
+    pub(crate) fn order(
+        &self,
+        (agent, owner): (&AgentName, &UserId),
+        definition: Arc<Definition>,
+        change: Change,
+    ) -> Order {
+        let Change { actor, authority, commands, mut writes } = change;
+        let settings = self.host.settings();
+        writes.audience = audience_of(owner, &self.host.approvers(agent));
+        writes.notices.extend(self.remote_cancel(agent));
+        let given = OrderContext {
+            now: self.host.clock.now(),
+            entropy: self.host.clock.entropy(),
+            actor,
+            limits: settings.limits_of(&definition.agent).clone(),
+            definition,
+            verdicts: authority.verdicts,
+            authority: authority.role,
+            recorded: authority.recorded,
+            over_soft_cap: false,
+        };
+        Order { commands, given, writes }
+    }
+
+    /// The notice of calls that are given up, where an agent has tools that began something outside.
+    fn remote_cancel(&self, agent: &AgentName) -> Option<NoticeRule> {
+        let settings = self.host.settings();
+        let has_some = settings.agents.get(agent)?.tools.values().any(|tool| tool.finds_out());
+        has_some.then(|| NoticeRule {
+            trigger: NoticeTrigger::HoldGivenUp,
+            recipient: Recipient::RemoteTasks,
+            owner: String::new(),
+        })
+    }
+
+    /// Commits a command of this node, which has the run from then on for as long as there is something to do.
+    pub(crate) async fn commit_as_node(
+        &self,
+        base: RunRow,
+        command: Command,
+    ) -> Result<CommitResult, EngineError> {
+        let writes = Writes { lease: self.while_busy(), ..Writes::default() };
+        let change = Change { writes, ..Change::new(Actor::Node(self.host.node), vec![command]) };
+        self.commit(base, change).await
+    }
+
+    /// Commits what nobody asked for but time.
+    pub(crate) async fn commit_by_clock(&self, run: RunId, command: Command) -> Result<Answer, EngineError> {
+        let base = self.log.load(run).await?.row;
+        Ok(self.commit(base, Change::new(Actor::Clock, vec![command])).await?.answer)
+    }
+
+    /// Puts a run aside whose rows or log cannot be read. Everything else goes on.
+    pub(crate) async fn quarantine(&self, run: RunId, why: &str) {
+        tracing::error!(%run, why, "quarantined: failed to load execution state");
+        if let Err(error) = self.log.store.quarantine(run, why.to_owned()).await {
+            tracing::warn!(%run, %error, "commit: could not quarantine the run; will retry when it is next due");
+        }
+        self.wakes.wake(run);
+    }
+
+    /// A lease that lasts as long as there is something to do.
+    pub(crate) fn while_busy(&self) -> LeaseRule {
+        let now = self.host.clock.now();
+        LeaseRule::WhileBusy { node: self.host.node, now, until: now.plus(self.host.settings().fixed.lease) }
+    }
+
+    /// Settles in the background: the caller may hang up, and whoever drives or follows the run hears of it all the same.
+    async fn settled(&self, mut pipeline: Pipeline) -> Result<CommitResult, EngineError> {
+        let (committed, answer) = oneshot::channel();
+        let wakes = self.wakes.clone();
+        self.host.spawn(async move {
+            let mut settlement = pipeline.settle().await;
+            let row = pipeline.durable().cloned();
+            if let Some(row) = &row {
+                wakes.wake(row.run.facts.id);
+                if row.run.facts.inbox.is_some() {
+                    wakes.wake_inboxes();
+                }
+            }
+            wakes.wake_worker();
+            let outcome = match (settlement.failed, settlement.done.pop(), row) {
+                (Some(error), _, _) => Err(error.into()),
+                (None, Some(settled), Some(row)) => {
+                    settled.outcome.map(|answer| CommitResult { answer, row }).map_err(EngineError::from)
+                }
+                (None, _, _) => Err(EngineError::NotFound),
+            };
+            let _ = committed.send(outcome);
+        });
+        answer.await.map_err(|_| stopping())?
+    }
+}
+
+/// Nobody knows what became of an append whose task is gone.
+pub(crate) fn stopping() -> StoreError {
+    StoreError::Unknown { why: "the server is stopping".into() }
+}
+
+/// Whether an append that was to take a run, or to give it back, found that another node works on it: the first guard
+/// of such an append.
+pub(crate) fn is_leased_elsewhere(error: &StoreError) -> bool {
+    matches!(error, StoreError::Guard { which: 0, .. })
+}
+
+/// Who may see and decide the holds of a run: its owner and those named.
+fn audience_of(owner: &UserId, approvers: &Approvers) -> Vec<AudienceMember> {
+    let mut who = vec![audience_member(&Party::User(owner.clone()))];
+    who.extend(approvers.named.iter().flatten().map(audience_member));
+    who.sort();
+    who.dedup();
+    who
+}

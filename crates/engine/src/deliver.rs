@@ -1,0 +1,176 @@
+//! Telling the outside what happened to runs: one deliverer for every kind of receiver.
+//!
+//! A kind says how an event becomes a request and how that is signed; a surface brings it along. `rounds.rs` takes
+//! notices that are due, reads the log, sends in order for each subscription and run, and settles; it knows no kind.
+//! `crate::secrets` has the scheme of Standard Webhooks, and seals the secrets that receivers brought along. `subscriptions.rs`
+//! says who is notified of what, `remote_cancel.rs` cancels tasks elsewhere that no run waits for. What is stored of receivers is
+//! in `receivers`.
+
+mod places;
+mod remote_cancel;
+mod rounds;
+mod subscriptions;
+
+use std::sync::{Arc, OnceLock};
+
+use futures_util::future::BoxFuture;
+use standfast_core::event::Envelope;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::run::Facts;
+use standfast_core::time::Timestamp;
+
+use super::EngineError;
+use super::host::Host;
+use super::identity::Identity;
+use super::log::{HoldView, Log, Views};
+use super::nodes::Nodes;
+use super::receivers::{Callbacks, Receiver};
+use super::wakes::Wakes;
+use crate::auth::Principal;
+
+use places::Hosts;
+use rounds::{DeliveryOutcome, old_secret_until};
+
+use crate::secrets::SigningSecret;
+pub use subscriptions::{NewSubscription, SubscriptionView, Subscriptions, USUAL_EVENTS, hears};
+
+/// Tells the outside what happened to runs.
+pub(crate) struct Deliveries {
+    host: Arc<Host>,
+    log: Arc<Log>,
+    wakes: Arc<Wakes>,
+    nodes: Arc<Nodes>,
+    views: Views,
+    callbacks: Arc<Callbacks>,
+    identity: Arc<Identity>,
+    /// The hosts that deliveries are under way to.
+    hosts: Hosts,
+    /// Kinds of receivers that can be told something.
+    kinds: OnceLock<Vec<Arc<dyn ReceiverKind>>>,
+}
+
+impl Deliveries {
+    pub(crate) fn new(nodes: Arc<Nodes>, wakes: Arc<Wakes>, callbacks: Arc<Callbacks>) -> Deliveries {
+        let (log, identity) = (callbacks.log.clone(), callbacks.identity.clone());
+        let (host, views) = (log.host.clone(), Views::new(log.clone()));
+        let (hosts, kinds) = (Hosts::default(), OnceLock::new());
+        Deliveries { host, log, wakes, nodes, views, callbacks, identity, hosts, kinds }
+    }
+}
+
+/// A kind of receiver.
+pub trait ReceiverKind: Send + Sync {
+    /// Its name, as subscriptions have it.
+    fn name(&self) -> &'static str;
+
+    /// The request that tells this; none when there is nothing to tell.
+    fn request(&self, telling: &Delivery<'_>) -> Option<DeliveryRequest>;
+
+    /// Whether a receiver that was told this is told nothing more, and can be forgotten.
+    fn is_last(&self, _receiver: &Receiver, _event: &Envelope) -> bool {
+        false
+    }
+
+    /// Whether receivers of a run also hear what its sub-runs ask.
+    fn hears_below(&self) -> bool {
+        false
+    }
+
+    /// What a run has to tell in words of this kind's own; none for a kind that tells events one by one.
+    fn frames<'a>(
+        &'a self,
+        _reading: FrameSource<'a>,
+    ) -> Option<BoxFuture<'a, Result<Vec<Frame>, EngineError>>> {
+        None
+    }
+}
+
+/// Which part of which log becomes frames, and who looks at it.
+#[derive(Clone, Copy)]
+pub struct FrameSource<'a> {
+    /// What answers.
+    pub views: &'a Views,
+    /// Whoever is told.
+    pub who: &'a Principal,
+    /// What is known of the receiver.
+    pub receiver: &'a Receiver,
+    /// The run.
+    pub run: RunId,
+    /// The run that the receiver was named for: this one, or one above it.
+    pub named_for: RunId,
+    /// The first event that was not told yet.
+    pub from: Seq,
+}
+
+/// One thing that a kind tells of a run: the same every time that the same log is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// The last event that it tells of.
+    pub seq: Seq,
+    /// Its place among all frames of the run, from 1; none for what a run below asks.
+    pub number: Option<u64>,
+    /// What is sent.
+    pub body: String,
+}
+
+/// What is told, to whom.
+#[derive(Debug)]
+pub struct Delivery<'a> {
+    /// The id of the subscription.
+    pub subscription: &'a str,
+    /// What is known of it.
+    pub receiver: &'a Receiver,
+    /// What it is told.
+    pub what: DeliveryPayload<'a>,
+    /// The instant of this try.
+    pub now: Timestamp,
+    /// What to sign with; the newest first.
+    pub secrets: &'a [SigningSecret],
+    /// The secrets that the receiver brought along, as its kind wrote them.
+    pub brought: Option<&'a str>,
+    /// The address that people reach this server by, for links.
+    pub public_url: Option<&'a str>,
+}
+
+/// What a receiver is told.
+#[derive(Debug)]
+pub enum DeliveryPayload<'a> {
+    /// That it is reachable.
+    Ping {
+        /// Names this ping.
+        id: &'a str,
+    },
+    /// An event.
+    Event {
+        /// Of which run.
+        run: &'a Facts,
+        /// The event.
+        event: &'a Envelope,
+        /// The hold that it is about, as it is now.
+        hold: Option<Box<HoldView>>,
+    },
+    /// Something in the kind's own words.
+    Frame {
+        /// Of which run.
+        run: &'a Facts,
+        /// What.
+        frame: &'a Frame,
+    },
+}
+
+/// A request to a receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveryRequest {
+    /// The same every time that the same thing is told: receivers that have seen it need not look again.
+    pub id: String,
+    /// Headers, with the signature.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: String,
+}
+
+/// The id of telling a subscription of an event.
+#[must_use]
+pub fn delivery_id(subscription: &str, run: RunId, event: &Envelope) -> String {
+    format!("{subscription}-{run}-{}", event.seq.0)
+}

@@ -1,0 +1,464 @@
+//! The rounds of the deliverer: what is due, who is told, how it went.
+//!
+//! One notice stands for one subscription and one run, so whoever holds it sends in order. What is told is settled after
+//! it was told: a crash in between tells it again, with the same id. A receiver that fails, hangs or answers slowly has
+//! few places, and its notices are left out while those are taken; so do all receivers of one owner together, and all at
+//! one host (`places.rs`): the others do not wait for them. Whoever loses a shard stops telling what belongs to it, so
+//! that one node tells at a time. What the owner of a subscription may see is worked out anew for each delivery.
+
+use std::sync::{Arc, Weak};
+
+use super::places::{OF_OWNER, UnderWay};
+use super::{Deliveries, Delivery, DeliveryPayload, DeliveryRequest, Frame, FrameSource, ReceiverKind};
+use crate::EngineError;
+use crate::auth::Principal;
+use crate::clock;
+use crate::http_date::retry_after;
+use crate::outbound::http::{self, HttpLimits, Request};
+use crate::receivers::{Deactivation, NO_KEY, Receiver};
+use crate::settings::Webhooks;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::id::{HoldId, Seq};
+use standfast_core::project::hold_of;
+use standfast_core::run::Facts;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::{DueNotice, NoticeQuery, Recipient, Scope, SettleNotice, StoreError, Subscription};
+
+/// Notices that are looked for at once, beside those that are under way.
+const LOOK: usize = 32;
+
+/// News that come together are looked for together.
+const GATHER: Millis = Millis(20);
+
+/// How long to wait when the store does not answer.
+const STORE_AWAY: Millis = Millis::seconds(1);
+
+/// Bytes of an answer that are read.
+const ANSWER_BYTES: usize = 4096;
+
+/// Bytes that are sent at most.
+const REQUEST_BYTES: usize = 8 * 1024 * 1024;
+
+/// What is told of one run before it is noted how far that came.
+const FRAMES: usize = 200;
+
+/// How long a receiver can ask to be left alone.
+const RETRY_AFTER_MAX: Millis = Millis::hours(24);
+
+/// Behind every event: settles a notice that nobody wants.
+const ALL: Seq = Seq(1 << 40);
+
+/// How a try to tell something went.
+pub(super) enum DeliveryOutcome {
+    /// It was taken.
+    Taken {
+        /// What the receiver answered.
+        status: u16,
+    },
+    /// It was not; later it may be.
+    Failed {
+        /// Why not.
+        why: String,
+        /// How long the receiver wants to be left alone.
+        after: Option<Millis>,
+    },
+    /// The receiver wants nothing any more.
+    Gone,
+}
+
+impl DeliveryOutcome {
+    fn failed(why: impl Into<String>) -> DeliveryOutcome {
+        DeliveryOutcome::Failed { why: why.into(), after: None }
+    }
+}
+
+/// What is told next.
+enum DeliveryItem<'a> {
+    Event(&'a Envelope),
+    Frame(Frame),
+}
+
+impl DeliveryItem<'_> {
+    fn seq(&self) -> Seq {
+        match self {
+            DeliveryItem::Event(event) => event.seq,
+            DeliveryItem::Frame(frame) => frame.seq,
+        }
+    }
+}
+
+impl Deliveries {
+    /// Tells the outside from now on, until the engine stops. Each kind of receiver is brought along by whoever knows it.
+    pub(crate) fn deliver(self: &Arc<Deliveries>, kinds: Vec<Arc<dyn ReceiverKind>>) {
+        let deliveries = Arc::downgrade(self);
+        let kinds = self.kinds.get_or_init(|| kinds);
+        let hear_below = kinds.iter().filter(|kind| kind.hears_below());
+        self.callbacks.ancestor_kinds.get_or_init(|| hear_below.map(|kind| kind.name()).collect());
+        let delivering = self.nodes.delivering.clone();
+        self.host.spawn(async move {
+            let _delivering = delivering.lock_owned().await;
+            rounds(deliveries).await;
+        });
+    }
+}
+
+async fn rounds(shared: Weak<Deliveries>) {
+    let mut under_way = UnderWay::default();
+    while let Some(shared) = shared.upgrade().filter(|shared| !shared.host.is_stopping()) {
+        let found = shared.due(&under_way).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "deliveries: due notices cannot be listed; trying again");
+            Vec::new()
+        });
+        let mut has_begun = false;
+        for notice in found {
+            if under_way.has_place_for(&shared, &notice) {
+                under_way.begin(&notice, shared.clone().tell(notice.clone()));
+                has_begun = true;
+            }
+        }
+        // There may be more, behind those that now have all their places.
+        if has_begun {
+            continue;
+        }
+        let mut stopping = shared.host.stopping();
+        let is_news = tokio::select! {
+            () = shared.wakes.news() => true,
+            () = under_way.ended() => false,
+            () = shared.host.clock.sleep(shared.host.settings().fixed.poll) => false,
+            _ = stopping.wait_for(|stopping| *stopping) => false,
+        };
+        if is_news {
+            shared.host.clock.sleep(GATHER).await;
+        }
+    }
+    // Whatever is under way is told again by whoever comes next.
+    under_way.shutdown().await;
+}
+
+impl Deliveries {
+    async fn due(&self, under_way: &UnderWay) -> Result<Vec<DueNotice>, StoreError> {
+        if under_way.is_full() {
+            return Ok(Vec::new());
+        }
+        let query = NoticeQuery {
+            shards: self.nodes.shards(),
+            now: self.host.clock.now(),
+            // Those that are under way are found again.
+            limit: under_way.len() + LOOK,
+            each: OF_OWNER + LOOK,
+            without: under_way.busy_subscriptions(),
+            without_owners: under_way.busy_owners(),
+        };
+        self.log.store.due_notices(query).await
+    }
+
+    /// Tells what one notice is about, and settles it. Stops when its shard becomes another node's: that one tells it
+    /// again from the first event that was not settled.
+    async fn tell(self: Arc<Deliveries>, notice: DueNotice) {
+        if let Err(error) = self.log.hear_of_tenant(notice.run).await {
+            tracing::warn!(run = %notice.run, %error, "deliveries: not delivered; trying again");
+            return self.host.clock.sleep(STORE_AWAY).await;
+        }
+        let telling = async {
+            match self.told(&notice).await {
+                Ok(Some(settle)) => self.log.store.settle_notice(notice.no, settle).await,
+                // Its host has no place: it stays due.
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            }
+        };
+        let settled = tokio::select! {
+            biased;
+            () = self.nodes.no_longer_own(notice.run) => {
+                tracing::info!(subscription = notice.subscription, run = %notice.run, "deliveries: left to another node");
+                return;
+            }
+            settled = telling => settled,
+        };
+        if let Err(error) = settled {
+            tracing::warn!(subscription = notice.subscription, run = %notice.run, %error, "deliveries: not delivered; trying again");
+            self.host.clock.sleep(STORE_AWAY).await;
+        }
+    }
+
+    /// Sends event after event; what became of it. None when it is left for later.
+    async fn told(&self, notice: &DueNotice) -> Result<Option<SettleNotice>, StoreError> {
+        let nobody = Ok(Some(SettleNotice::Delivered { upto: ALL }));
+        let dead = |why: String| Ok(Some(self.dead(notice.from, why)));
+        let id = match notice.recipient() {
+            Recipient::RemoteTasks => return self.cancel_remote_tasks(notice).await.map(Some),
+            Recipient::Subscription(id) => id,
+        };
+        let Some(run) = self.log.store.facts(notice.run).await? else { return nobody };
+        let Some(found) = self.log.store.subscription(run.tenant.clone(), id).await? else { return nobody };
+        let receiver = match Receiver::read(&found.facts) {
+            Ok(receiver) if found.is_active => receiver,
+            Ok(receiver) => {
+                let why = receiver.disabled.map_or_else(String::new, |disabled| disabled.why);
+                return dead(format!("the subscription is disabled: {why}"));
+            }
+            Err(why) => return dead(why),
+        };
+        let Some(_place) = self.hosts.enter(&found.id, &receiver.url) else { return Ok(None) };
+        let who = match self.listener(&found, &receiver, &run).await? {
+            Ok(who) => who,
+            Err(why) => return self.shut_out(&found, receiver, why, notice.from).await.map(Some),
+        };
+        let events = match self.views.log(&who, notice.run, Seq(notice.from.0.saturating_sub(1))).await {
+            Ok(events) => events,
+            // Whoever subscribed to all runs of an agent may not see this one.
+            Err(EngineError::NotFound) => return nobody,
+            Err(EngineError::Store(StoreError::Corrupt { why, .. })) => return dead(why),
+            Err(EngineError::Store(error)) => return Err(error),
+            Err(other) => return dead(other.to_string()),
+        };
+        let all = match self.all_of(&who, &receiver, notice, &found, &events).await {
+            Ok(all) => all,
+            Err(EngineError::Store(StoreError::Corrupt { why, .. })) => return dead(why),
+            Err(EngineError::Store(error)) => return Err(error),
+            Err(other) => return dead(other.to_string()),
+        };
+        // What is left for later begins with another event than what was told ends with.
+        let rest = all.get(FRAMES).map(DeliveryItem::seq);
+        let mut upto = events.last().map_or(notice.from, |last| last.seq);
+        for next in all.iter().take_while(|next| rest.is_none_or(|rest| next.seq() < rest)) {
+            let seq = next.seq();
+            // Asked again for each: a slow receiver may be told for minutes, and rights end in between.
+            let who = match self.listener(&found, &receiver, &run).await? {
+                Ok(who) => who,
+                Err(why) => return self.shut_out(&found, receiver, why, seq).await.map(Some),
+            };
+            let what = match next {
+                DeliveryItem::Event(event) => {
+                    let hold = match hold_of(&event.event) {
+                        Some(key) => {
+                            self.views.hold(&who, HoldId { run: notice.run, key }).await.ok().map(Box::new)
+                        }
+                        None => None,
+                    };
+                    DeliveryPayload::Event { run: &run, event, hold }
+                }
+                DeliveryItem::Frame(frame) => DeliveryPayload::Frame { run: &run, frame },
+            };
+            match self.send(&found, &receiver, what).await {
+                DeliveryOutcome::Taken { .. } => self.host.settings().fixed.telemetry.delivered(),
+                DeliveryOutcome::Failed { why, after } => {
+                    return Ok(Some(self.failed(notice, seq, why, after)));
+                }
+                DeliveryOutcome::Gone => {
+                    let why = "the receiver answered 410 Gone".to_owned();
+                    self.disable(&found, receiver, &why).await?;
+                    return Ok(Some(self.dead(seq, why)));
+                }
+            }
+            if let DeliveryItem::Event(event) = next
+                && self.kind(&receiver.kind).is_some_and(|kind| kind.is_last(&receiver, event))
+            {
+                self.log.store.delete_subscription(found.tenant.clone(), found.id.clone()).await?;
+                return nobody;
+            }
+            upto = if rest.is_some() { seq } else { upto.max(seq) };
+        }
+        Ok(Some(SettleNotice::Delivered { upto }))
+    }
+
+    /// Cancels remote tasks whose calls were given up; what became of it.
+    async fn cancel_remote_tasks(&self, notice: &DueNotice) -> Result<SettleNotice, StoreError> {
+        let told = self.tell_outside(notice.run, notice.from).await?;
+        let Err(why) = told.heard else { return Ok(SettleNotice::Delivered { upto: told.upto }) };
+        let settled = self.failed(notice, notice.from, why.clone(), None);
+        if matches!(settled, SettleNotice::Dead { .. }) {
+            tracing::warn!(run = %notice.run, why, "deliveries: gave up cancelling a remote task; it may still be running");
+        }
+        Ok(settled)
+    }
+
+    /// Whoever hears of a run by a subscription, with the rights of this instant; or why nobody does any more.
+    async fn listener(
+        &self,
+        found: &Subscription,
+        receiver: &Receiver,
+        run: &Facts,
+    ) -> Result<Result<Principal, String>, StoreError> {
+        let who = match self.identity.owner_now(&found.tenant, &receiver.owner).await? {
+            Ok(who) => who,
+            Err(why) => return Ok(Err(why)),
+        };
+        let still_hears = match &found.scope {
+            Scope::Tenant if !who.is_admin() => Err(format!("{} is no longer an administrator", who.user)),
+            Scope::Tenant => Ok(()),
+            Scope::Agent(name) => {
+                let agent = self.host.agent(name).ok();
+                if who.is_admin() || agent.is_none_or(|agent| agent.approvers.include(&who)) {
+                    Ok(())
+                } else {
+                    Err(format!("{} is no longer an approver of agent {name}", who.user))
+                }
+            }
+            Scope::Run(named) => {
+                let named = if *named == run.id {
+                    Some(run.clone())
+                } else {
+                    // A run above it.
+                    self.log.store.facts(*named).await?
+                };
+                if named.is_none_or(|named| self.log.may_see(&who, &named)) {
+                    Ok(())
+                } else {
+                    Err(format!("{} may no longer see this run", who.user))
+                }
+            }
+        };
+        Ok(still_hears.map(|()| who))
+    }
+
+    /// Disables a subscription whose owner may not hear of it any more. They, and administrators, see why.
+    async fn shut_out(
+        &self,
+        found: &Subscription,
+        receiver: Receiver,
+        why: String,
+        from: Seq,
+    ) -> Result<SettleNotice, StoreError> {
+        let why = format!("{why}; its owner can enable it again with a valid key or token");
+        self.disable(found, receiver, &why).await?;
+        Ok(self.dead(from, why))
+    }
+
+    /// What is to be told, in order: events, or what the kind makes of them.
+    async fn all_of<'a>(
+        &self,
+        who: &Principal,
+        receiver: &Receiver,
+        notice: &DueNotice,
+        found: &Subscription,
+        events: &'a [Envelope],
+    ) -> Result<Vec<DeliveryItem<'a>>, EngineError> {
+        let named_for = match found.scope {
+            Scope::Run(run) => run,
+            Scope::Agent(_) | Scope::Tenant => notice.run,
+        };
+        let reading =
+            FrameSource { views: &self.views, who, receiver, run: notice.run, named_for, from: notice.from };
+        let frames = self.kind(&receiver.kind).and_then(|kind| kind.frames(reading));
+        if let Some(frames) = frames {
+            return Ok(frames.await?.into_iter().map(DeliveryItem::Frame).collect());
+        }
+        let wanted = |event: &&Envelope| {
+            Event::bit(event.event.kind()).is_some_and(|bit| found.wants & bit != 0)
+                && !is_muted(&event.event)
+        };
+        Ok(events.iter().filter(wanted).map(DeliveryItem::Event).collect())
+    }
+
+    fn kind(&self, name: &str) -> Option<&Arc<dyn ReceiverKind>> {
+        self.kinds.get()?.iter().find(|kind| kind.name() == name)
+    }
+
+    /// Sends one thing to one receiver.
+    pub(super) async fn send(
+        &self,
+        subscription: &Subscription,
+        receiver: &Receiver,
+        what: DeliveryPayload<'_>,
+    ) -> DeliveryOutcome {
+        let settings = self.host.settings();
+        let Webhooks { key, guard, timeout, .. } = &settings.webhooks;
+        let Some(key) = key else { return DeliveryOutcome::failed(NO_KEY) };
+        let Some(kind) = self.kind(&receiver.kind) else {
+            return DeliveryOutcome::failed(format!(
+                "this server knows no receivers of the kind {:?}",
+                receiver.kind
+            ));
+        };
+        let now = self.host.clock.now();
+        let secrets = receiver.secrets(key, &subscription.tenant, &subscription.id, now);
+        let brought = match receiver.brought_secrets(key, &subscription.tenant, &subscription.id) {
+            Ok(brought) => brought,
+            Err(why) => return DeliveryOutcome::failed(why),
+        };
+        let telling = Delivery {
+            subscription: &subscription.id,
+            receiver,
+            what,
+            now,
+            secrets: &secrets,
+            brought: brought.as_deref(),
+            public_url: settings.public_url.as_deref(),
+        };
+        let Some(DeliveryRequest { id, headers, body }) = kind.request(&telling) else {
+            return DeliveryOutcome::Taken { status: 0 };
+        };
+        let request = Request {
+            method: reqwest::Method::POST,
+            url: receiver.url.clone(),
+            headers,
+            body: Some(body),
+            idempotency_key: id,
+        };
+        let limits = HttpLimits { time: *timeout, answer_bytes: ANSWER_BYTES, request_bytes: REQUEST_BYTES };
+        match http::send(guard, &limits, request).await {
+            Ok(answer) => match answer.status {
+                status @ 200..=299 => DeliveryOutcome::Taken { status },
+                410 => DeliveryOutcome::Gone,
+                status @ 300..=399 => DeliveryOutcome::failed(format!(
+                    "the receiver answered {status}; redirects are not followed"
+                )),
+                status => {
+                    let after = answer.retry_after.and_then(|text| retry_after(&text, self.host.clock.now()));
+                    DeliveryOutcome::Failed { why: format!("the receiver answered {status}"), after }
+                }
+            },
+            Err(trouble) => DeliveryOutcome::failed(trouble.to_string()),
+        }
+    }
+
+    /// When it is tried again, or that it is given up.
+    fn failed(&self, notice: &DueNotice, from: Seq, why: String, after: Option<Millis>) -> SettleNotice {
+        let tries = if from > notice.from { 1 } else { notice.attempts.saturating_add(1) };
+        let settings = self.host.settings();
+        let again = settings.webhooks.retries.get(usize::try_from(tries).unwrap_or(usize::MAX) - 1);
+        let Some(pause) = again else { return self.dead(from, why) };
+        settings.fixed.telemetry.delivery_failed();
+        // A receiver that says when is not asked sooner, but it cannot put off the end of the tries for ever.
+        let wished = after.map_or(Millis(0), |after| Millis(after.0.min(RETRY_AFTER_MAX.0)));
+        let at = self.host.clock.now().plus(Millis(around(*pause).0.max(wished.0)));
+        tracing::info!(
+            subscription = notice.subscription, run = %notice.run, seq = from.0, tries, why, "deliveries: not delivered; trying again later"
+        );
+        SettleNotice::Retry { at, from }
+    }
+
+    fn dead(&self, from: Seq, why: String) -> SettleNotice {
+        self.host.settings().fixed.telemetry.delivery_dead();
+        SettleNotice::Dead { at: self.host.clock.now(), from, why }
+    }
+
+    /// Tells a subscription nothing more. When somebody changed it meanwhile, the next try finds out again.
+    async fn disable(&self, found: &Subscription, receiver: Receiver, why: &str) -> Result<(), StoreError> {
+        let disabled = Some(Deactivation { at: self.host.clock.now(), why: why.to_owned() });
+        let facts = Receiver { disabled, ..receiver }.text();
+        let after = Subscription { is_active: false, facts, ..found.clone() };
+        if self.log.store.change_subscription(found.facts.clone(), after).await? {
+            tracing::warn!(subscription = found.id, why, "deliveries: subscription disabled");
+        }
+        Ok(())
+    }
+}
+
+/// A hold over the cap is listed and nobody is told.
+fn is_muted(event: &Event) -> bool {
+    matches!(event, Event::HoldOpened(opened) if opened.muted)
+}
+
+/// A span that is up to a fifth longer or shorter, so that what failed together is not tried together.
+fn around(span: Millis) -> Millis {
+    let [random] = clock::random_bytes::<1>();
+    let fifth = span.0 / 5;
+    Millis(span.0 - fifth + fifth * 2 * i64::from(random) / 255)
+}
+
+/// The instant at which a rotated secret ends.
+pub(super) fn old_secret_until(now: Timestamp) -> Timestamp {
+    now.plus(Millis::hours(24))
+}

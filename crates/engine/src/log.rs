@@ -1,0 +1,143 @@
+//! What is stored of runs: rows, events, large values, definitions, and who may see them.
+//!
+//! Everything above reads through here; only `commit` and `drive` append. `visibility.rs` says who may see a run before
+//! anything else of it is read, `snapshot.rs` is what one request reads of one run, `views.rs` and `jobs.rs` what is shown
+//! of it, `relatives.rs` looks at sub-runs and parents, `tenants.rs` knows whose runs there are, `remains.rs` what stays of
+//! a run that is erased.
+
+mod jobs;
+mod relatives;
+mod remains;
+mod snapshot;
+mod tenants;
+mod views;
+mod visibility;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use standfast_core::definition::Definition;
+use standfast_core::digest::Digest;
+use standfast_core::event::Envelope;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::name::AgentName;
+use standfast_store::{Store, StoreError, StoredRun};
+
+use super::EngineError;
+use super::host::Host;
+
+pub use jobs::JobView;
+pub(crate) use remains::ErasedRun;
+pub use snapshot::Snapshot;
+pub use views::{HoldView, RunView, Views};
+pub(crate) use views::{asked, recorded, result_of};
+pub(crate) use visibility::{audience_member, needs};
+
+/// Definitions that are remembered beside those of the settings.
+const DEFINITIONS: usize = 256;
+
+/// What is stored of runs.
+pub(crate) struct Log {
+    pub(crate) host: Arc<Host>,
+    pub(crate) store: Arc<dyn Store>,
+    /// The tenants that have runs, as far as this node knows.
+    tenants: tenants::Tenants,
+    /// Facts of runs that somebody was allowed to see lately.
+    pub(crate) known: visibility::KnownFacts,
+    /// Definitions of older configurations that runs are pinned to. A digest names one for ever.
+    definitions: Mutex<HashMap<Digest, Arc<Definition>>>,
+}
+
+impl Log {
+    pub(crate) fn new(host: Arc<Host>, store: Arc<dyn Store>) -> Log {
+        Log {
+            host,
+            store,
+            tenants: tenants::Tenants::default(),
+            known: visibility::KnownFacts::default(),
+            definitions: Mutex::default(),
+        }
+    }
+
+    /// A run as it is stored.
+    pub(crate) async fn load(&self, run: RunId) -> Result<StoredRun, EngineError> {
+        match self.store.load(run).await {
+            Err(StoreError::NotFound { .. }) => Err(EngineError::NotFound),
+            other => Ok(other?),
+        }
+    }
+
+    /// The events of a run after a position, with large values in their places.
+    pub(crate) async fn events(&self, run: RunId, after: Seq) -> Result<Vec<Envelope>, StoreError> {
+        Ok(self.appends(run, after).await?.into_iter().flatten().collect())
+    }
+
+    /// The same, those of one append together: between them the run was never seen.
+    pub(crate) async fn appends(&self, run: RunId, after: Seq) -> Result<Vec<Vec<Envelope>>, StoreError> {
+        let mut appends = Vec::new();
+        for link in self.store.links(run, after, usize::MAX).await? {
+            let corrupt =
+                |bad: standfast_core::link::BadLink| StoreError::Corrupt { run, why: bad.to_string() };
+            let mut events = link.events().map_err(corrupt)?;
+            events.retain(|envelope| envelope.seq > after);
+            for envelope in &mut events {
+                self.fill(run, envelope).await?;
+            }
+            if !events.is_empty() {
+                appends.push(events);
+            }
+        }
+        Ok(appends)
+    }
+
+    /// Puts large values back in their places.
+    async fn fill(&self, run: RunId, envelope: &mut Envelope) -> Result<(), StoreError> {
+        for name in envelope.event.blobs() {
+            let value = self.store.blob(run, name.digest).await?;
+            let missing =
+                || StoreError::Corrupt { run, why: format!("the large value {} is missing", name.digest) };
+            let wrong =
+                |bad: standfast_core::body::WrongBlob| StoreError::Corrupt { run, why: bad.to_string() };
+            envelope.event.fill(&name, &value.ok_or_else(missing)?).map_err(wrong)?;
+        }
+        Ok(())
+    }
+
+    /// The definition that a run is pinned to.
+    pub(crate) async fn definition(
+        &self,
+        agent: &AgentName,
+        digest: Digest,
+    ) -> Result<Arc<Definition>, EngineError> {
+        let settings = self.host.settings();
+        if let Some(agent) = settings.agents.get(agent) {
+            if agent.digest == digest {
+                return Ok(agent.definition.clone());
+            }
+            if let Some(serves) = agent.serves.as_ref().filter(|serves| serves.digest == digest) {
+                return Ok(serves.definition.clone());
+            }
+        }
+        if let Some(known) = self.definitions.lock().unwrap_or_else(PoisonError::into_inner).get(&digest) {
+            return Ok(known.clone());
+        }
+        // Named by what it says, so it is the same whoever keeps it.
+        for tenant in self.known_tenants() {
+            let bytes = self.store.definition(tenant, digest).await?;
+            if let Some(parsed) = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+                let found = Arc::new(parsed);
+                self.remember(digest, &found);
+                return Ok(found);
+            }
+        }
+        Err(EngineError::NotFound)
+    }
+
+    fn remember(&self, digest: Digest, definition: &Arc<Definition>) {
+        let mut known = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= DEFINITIONS {
+            known.clear();
+        }
+        known.insert(digest, definition.clone());
+    }
+}

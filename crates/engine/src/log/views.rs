@@ -1,0 +1,206 @@
+//! What is shown of one run and of its holds, made from a [`Snapshot`]: the same for callers, streams and receivers.
+//!
+//! Lists and waiting are `reads`; what receivers are sent is `deliver`. The functions at the end are pure: what a log says.
+
+use std::sync::Arc;
+
+use standfast_core::body::Body;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::{Ask, HoldKind, RecordedDecision, name_files};
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::json::RawJson;
+use standfast_core::name::AgentName;
+use standfast_core::project::HoldRow;
+use standfast_core::receipt::receipt;
+use standfast_core::run::Run;
+use standfast_core::transcript::{approval_text, stored_call};
+
+use super::{Log, Snapshot};
+use crate::EngineError;
+use crate::auth::{Principal, may_decide, may_log_in};
+
+/// A run with its result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunView {
+    /// The fold of its events.
+    pub run: Run,
+    /// What came out, once it has ended.
+    pub result: Option<Body>,
+    /// Why it did not complete.
+    pub reason: Option<String>,
+    /// Open holds of its sub-runs: what it really waits for.
+    pub holds_below: Vec<(HoldId, HoldKind)>,
+}
+
+/// A hold with everything that people need to decide it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldView {
+    /// The hold.
+    pub row: HoldRow,
+    /// The argument text of its call: what will run when it is approved now, or what was last shown.
+    pub arguments: Option<RawJson>,
+    /// What is asked.
+    pub ask: Ask,
+    /// The text that people are asked with before a call runs.
+    pub prompt: Option<String>,
+    /// What its tool does, as the run was told.
+    pub description: Option<String>,
+    /// Whether what its tool does can be undone.
+    pub reversible: Option<bool>,
+    /// Its decision.
+    pub recorded: Option<RecordedDecision>,
+    /// The runs above its run, the root first, each with its agent; empty when it is no sub-run.
+    pub path: Vec<(RunId, AgentName)>,
+    /// Whether the caller may decide it.
+    pub may_decide: bool,
+    /// Whether the caller may give the login that it waits for.
+    pub may_log_in: bool,
+}
+
+/// Makes views of runs and holds, for those who may see them.
+pub struct Views {
+    log: Arc<Log>,
+}
+
+impl Views {
+    pub(crate) fn new(log: Arc<Log>) -> Views {
+        Views { log }
+    }
+
+    /// What is stored of a run now, if the caller may see it: one request reads one, and hands it on.
+    pub async fn snapshot(&self, who: &Principal, run: RunId) -> Result<Snapshot, EngineError> {
+        self.log.snapshot(who, run).await
+    }
+
+    /// The events of a run after a position, if the caller may see it.
+    pub async fn log(&self, who: &Principal, run: RunId, after: Seq) -> Result<Vec<Envelope>, EngineError> {
+        self.log.see(who, run).await?;
+        Ok(self.log.events(run, after).await?)
+    }
+
+    /// The events of a run after a position, those of one append together: between them the run was never seen.
+    pub async fn appends(&self, run: RunId, after: Seq) -> Result<Vec<Vec<Envelope>>, EngineError> {
+        Ok(self.log.appends(run, after).await?)
+    }
+
+    /// A run, if the caller may see it.
+    pub async fn run(&self, who: &Principal, run: RunId) -> Result<RunView, EngineError> {
+        self.run_view(&self.snapshot(who, run).await?).await
+    }
+
+    /// What is shown of a run as it was at one moment.
+    pub async fn run_view(&self, snapshot: &Snapshot) -> Result<RunView, EngineError> {
+        let run = snapshot.run();
+        let (result, reason) = match run.outcome() {
+            Some(_) => result_of(snapshot.log().await?),
+            None => (None, None),
+        };
+        let holds_below = self.log.holds_below(run).await?;
+        Ok(RunView { run: run.clone(), result, reason, holds_below })
+    }
+
+    /// A hold, pending or decided, if the caller may see it.
+    pub async fn hold(&self, who: &Principal, hold: HoldId) -> Result<HoldView, EngineError> {
+        self.hold_view(who, &self.snapshot(who, hold.run).await?, hold).await
+    }
+
+    /// What is shown of a hold of a run as it was at one moment.
+    pub async fn hold_view(
+        &self,
+        who: &Principal,
+        snapshot: &Snapshot,
+        hold: HoldId,
+    ) -> Result<HoldView, EngineError> {
+        let row = snapshot.hold(hold.key).await?.ok_or(EngineError::NotFound)?;
+        let (run, events) = (snapshot.run(), snapshot.log().await?);
+        let arguments = arguments(&row, events);
+        let definition = self.log.definition(&run.facts.agent, run.state.definition).await?;
+        let spec = row.tool.as_ref().and_then(|tool| definition.tools.get(tool));
+        let prompt = match (row.kind, &row.tool, &arguments) {
+            (HoldKind::Approval, Some(tool), Some(arguments)) => {
+                let own = spec.and_then(|spec| spec.approval_prompt.as_deref());
+                Some(approval_text(own, tool, arguments))
+            }
+            (
+                HoldKind::Approval
+                | HoldKind::Input
+                | HoldKind::External
+                | HoldKind::Auth
+                | HoldKind::Recovery,
+                _,
+                _,
+            ) => None,
+        };
+        let approvers = self.log.host.approvers(&run.facts.agent);
+        let may_log_in = may_log_in(who, &run.facts, (&row).into(), &approvers);
+        let may_decide = may_decide(who, &run.facts, (&row).into(), &approvers).is_some();
+        let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, events));
+        let path = self.log.path_to(run).await?;
+        Ok(HoldView {
+            ask: asked(&row, events),
+            description: spec.map(|spec| spec.description.clone()),
+            reversible: spec.map(|spec| spec.reversible),
+            row,
+            arguments,
+            prompt,
+            recorded,
+            path,
+            may_decide,
+            may_log_in,
+        })
+    }
+}
+
+/// The result of a run, and why it did not complete.
+pub(crate) fn result_of(events: &[Envelope]) -> (Option<Body>, Option<String>) {
+    let (mut result, mut reason) = (None, None);
+    for envelope in events {
+        if let Event::ModelReplied(replied) = &envelope.event {
+            result = replied.reply.text.clone().or(result);
+        } else if let Event::RunEnded(ended) = &envelope.event {
+            (result, reason) = (ended.result.clone().or(result), ended.reason.clone());
+        }
+    }
+    (result, reason)
+}
+
+/// Of an open hold what will run when it is approved now; of a decided one what was last shown.
+fn arguments(row: &HoldRow, events: &[Envelope]) -> Option<RawJson> {
+    let text = match &row.closed {
+        None => stored_call(events, row.id.key.call)?.arguments,
+        Some(_) => {
+            let shown = receipt(row.id.key, events)?.shown.pop()?.arguments?;
+            shown.inline()?.to_owned()
+        }
+    };
+    RawJson::parse(&text).ok()
+}
+
+/// What people were asked when it opened.
+pub(crate) fn asked(row: &HoldRow, events: &[Envelope]) -> Ask {
+    let opened = events.iter().find(|envelope| envelope.seq == row.at);
+    let Some(Event::HoldOpened(opened)) = opened.map(|envelope| &envelope.event) else {
+        return Ask::default();
+    };
+    // Other arguments name other files.
+    let edited = events.iter().rev().find_map(|envelope| {
+        let Event::HoldEdited(edited) = &envelope.event else { return None };
+        (edited.hold == opened.hold).then_some(&edited.edited.files)
+    });
+    let ask = opened.ask.clone();
+    match edited {
+        Some(files) => Ask { reason: name_files(ask.reason, files), ..ask },
+        None => ask,
+    }
+}
+
+pub(crate) fn recorded(at: Seq, events: &[Envelope]) -> Option<RecordedDecision> {
+    let envelope = events.iter().find(|envelope| envelope.seq == at)?;
+    let Event::HoldResolved(resolved) = &envelope.event else { return None };
+    Some(RecordedDecision {
+        resolution: resolved.resolution.clone(),
+        by: envelope.actor.clone(),
+        at: envelope.at,
+        idempotency_key: resolved.idempotency_key.clone(),
+    })
+}

@@ -1,0 +1,386 @@
+//! What people decide: one hold, several at once, or a no that stops the run.
+//!
+//! Every decision, on every surface, comes through here: who may is worked out by `auth`, what fits by `validate.rs`, and the
+//! core says what follows. Several holds are decided by one command in one append, all or none of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use standfast_core::actor::Actor;
+use standfast_core::command::{Choice, Command, Decide, Reject, Resolve, StoredCall};
+use standfast_core::decide::Answer;
+use standfast_core::digest::Digest;
+use standfast_core::event::Envelope;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
+use standfast_core::name::ToolName;
+use standfast_core::policy::Role;
+use standfast_core::project::HoldRow;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::Facts;
+use standfast_core::transcript::stored_call;
+use standfast_store::StoreError;
+
+use super::Submit;
+use crate::EngineError;
+use crate::auth::{Approvers, Principal, Scope, may_decide};
+use crate::commit::{Authority, Change, IdempotencyKey, is_leased_elsewhere};
+use crate::drive::account::account;
+use crate::drive::{DriveGuard, Queue, TakenRun};
+use crate::log::{Snapshot, needs, recorded};
+use crate::policy;
+use crate::tool::Tool;
+
+/// A decision on a hold.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    /// Which hold.
+    pub hold: HoldId,
+    /// What is decided.
+    pub wanted: Choice,
+    /// The digest that was shown, if the decider repeats it.
+    pub digest: Option<Digest>,
+    /// The revision that was shown, if the decider repeats it.
+    pub revision: Option<u32>,
+    /// Makes a repeat safe.
+    pub once: Option<IdempotencyKey>,
+}
+
+/// Decisions on several holds of one run, which all count or none does.
+#[derive(Debug, Clone)]
+pub struct Decisions {
+    /// Whose holds.
+    pub run: RunId,
+    /// What is decided.
+    pub what: DecisionSet,
+    /// Makes a repeat safe.
+    pub once: Option<IdempotencyKey>,
+}
+
+/// What is decided of several holds.
+#[derive(Debug, Clone)]
+pub enum DecisionSet {
+    /// Each as it says.
+    Each(Vec<HoldDecision>),
+    /// No to all of them, and the run ends with it.
+    Reject {
+        /// Which holds.
+        holds: Vec<HoldKey>,
+        /// Why.
+        reason: Option<String>,
+    },
+}
+
+/// One hold of several, with its decision.
+#[derive(Debug, Clone)]
+pub struct HoldDecision {
+    /// Which hold.
+    pub hold: HoldKey,
+    /// What is decided.
+    pub wanted: Choice,
+    /// The digest that was shown, if the decider repeats it.
+    pub digest: Option<Digest>,
+    /// The revision that was shown, if the decider repeats it.
+    pub revision: Option<u32>,
+}
+
+/// Whoever decides, and by what right.
+#[derive(Debug, Clone)]
+pub(crate) enum Decider {
+    /// A person, as far as they may decide.
+    Person(Principal),
+    /// An outside system that has shown that it may report.
+    Callback(Principal),
+}
+
+impl Decider {
+    pub(crate) fn principal(&self) -> &Principal {
+        let (Decider::Person(who) | Decider::Callback(who)) = self;
+        who
+    }
+
+    pub(crate) fn actor(&self) -> Actor {
+        match self {
+            Decider::Person(who) => Actor::Person(who.user.clone()),
+            Decider::Callback(who) => Actor::Callback(who.user.clone()),
+        }
+    }
+}
+
+/// How often a decision is decided again when others were faster.
+const RETRIES: u32 = 2;
+
+/// Whether a decision takes the run that it lets go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takeover {
+    IfFree,
+    Never,
+}
+
+impl From<Decision> for Decisions {
+    fn from(decision: Decision) -> Decisions {
+        let Decision { hold, wanted, digest, revision, once } = decision;
+        let one = HoldDecision { hold: hold.key, wanted, digest, revision };
+        Decisions { run: hold.run, what: DecisionSet::Each(vec![one]), once }
+    }
+}
+
+impl DecisionSet {
+    fn holds(&self) -> Vec<HoldKey> {
+        match self {
+            DecisionSet::Each(each) => each.iter().map(|one| one.hold).collect(),
+            DecisionSet::Reject { holds, .. } => holds.clone(),
+        }
+    }
+
+    fn wanted(&self, hold: HoldKey) -> Option<&Choice> {
+        match self {
+            DecisionSet::Each(each) => each.iter().find(|one| one.hold == hold).map(|one| &one.wanted),
+            DecisionSet::Reject { .. } => None,
+        }
+    }
+
+    /// Arguments that a person puts in the place of the model's.
+    fn edited(&self, call: CallNo) -> Option<String> {
+        let DecisionSet::Each(each) = self else { return None };
+        each.iter().find(|one| one.hold.call == call).and_then(|one| match &one.wanted {
+            Choice::ApproveEdited { arguments } => Some(arguments.text().to_owned()),
+            Choice::Approve
+            | Choice::Deny { .. }
+            | Choice::Answer { .. }
+            | Choice::Fail { .. }
+            | Choice::Withdraw => None,
+        })
+    }
+
+    /// Whoever reports for a job, also by a decision, may repeat what the job was told (T29).
+    fn cut_secrets(&mut self, holds: &[HoldRow], tools: &BTreeMap<ToolName, Arc<dyn Tool>>) {
+        let DecisionSet::Each(each) = self else { return };
+        for one in each {
+            let hold = holds.iter().find(|hold| hold.id.key == one.hold);
+            let job = hold.filter(|hold| hold.kind == HoldKind::External);
+            let tool = job.and_then(|hold| Some((hold.id, tools.get(hold.tool.as_ref()?)?)));
+            if let Some((id, job)) = tool.and_then(|(id, tool)| Some((id, tool.external()?))) {
+                let wanted = std::mem::replace(&mut one.wanted, Choice::Withdraw);
+                one.wanted = job.handed(id).cut_wanted(wanted);
+            }
+        }
+    }
+
+    fn command(self, idempotency_key: Option<&str>) -> Command {
+        let resolve = |one: HoldDecision| Resolve {
+            decide: Decide { hold: one.hold, digest: one.digest, revision: one.revision },
+            resolution: one.wanted,
+            idempotency_key: idempotency_key.map(str::to_owned),
+        };
+        match self {
+            DecisionSet::Reject { holds, reason } => {
+                Command::Reject(Reject { holds, reason, idempotency_key: idempotency_key.map(str::to_owned) })
+            }
+            DecisionSet::Each(mut each) => match each.len() {
+                1 => Command::Resolve(resolve(each.remove(0))),
+                _ => Command::ResolveAll(each.into_iter().map(resolve).collect()),
+            },
+        }
+    }
+}
+
+impl Submit {
+    /// Decides a hold.
+    pub async fn decide(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
+        self.decide_all(who, decision.into()).await
+    }
+
+    /// Decides several holds of a run at once. Every decision, on every surface, comes through here.
+    pub async fn decide_all(&self, who: &Principal, decisions: Decisions) -> Result<Answer, EngineError> {
+        needs(who, Scope::HoldsDecide)?;
+        let snapshot = self.log.snapshot(who, decisions.run).await?;
+        self.decide_by(&Decider::Person(who.clone()), decisions, &snapshot).await
+    }
+
+    /// The same, on what the caller has read of the run.
+    pub async fn decide_on(
+        &self,
+        who: &Principal,
+        decisions: Decisions,
+        snapshot: &Snapshot,
+    ) -> Result<Answer, EngineError> {
+        needs(who, Scope::HoldsDecide)?;
+        self.decide_by(&Decider::Person(who.clone()), decisions, snapshot).await
+    }
+
+    /// Decides what a sub-run asks, and cancels the task that it works for. The task's first run is not driven on this node
+    /// until it is canceled: it would go on as soon as the sub-run has ended.
+    pub async fn decide_and_cancel(
+        &self,
+        who: &Principal,
+        decisions: Decisions,
+        snapshot: &Snapshot,
+        task: RunId,
+    ) -> Result<(), EngineError> {
+        let reason = match &decisions.what {
+            DecisionSet::Reject { reason, .. } => reason.clone(),
+            DecisionSet::Each(_) => None,
+        };
+        let guard = self.drives.guard(task);
+        self.decide_on(who, decisions, snapshot).await?;
+        let canceled = self.cancel(who, task, reason, None).await;
+        drop(guard);
+        match canceled {
+            Ok(_) | Err(EngineError::Refused(Refusal::Ended(_))) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Holds by whoever has a right to, on what they have read of the run.
+    pub(crate) async fn decide_by(
+        &self,
+        by: &Decider,
+        decisions: Decisions,
+        snapshot: &Snapshot,
+    ) -> Result<Answer, EngineError> {
+        let run = decisions.run;
+        let mut decided = self.decide_at(by, decisions.clone(), snapshot, Takeover::IfFree).await;
+        for _ in 0..RETRIES {
+            match &decided {
+                // It was there: somebody was faster. Once more, with their decision in hand.
+                Err(EngineError::Refused(Refusal::NoSuchHold(_))) => {}
+                // Another node works on the run, and goes on with it.
+                Err(EngineError::Store(error)) if is_leased_elsewhere(error) => {}
+                Ok(_) | Err(_) => break,
+            }
+            let snapshot = match by {
+                Decider::Person(who) => self.log.snapshot(who, run).await?,
+                Decider::Callback(_) => self.log.any_snapshot(run).await?,
+            };
+            decided = self.decide_at(by, decisions.clone(), &snapshot, Takeover::Never).await;
+        }
+        decided
+    }
+
+    /// Decides on a run as it was at one moment. What others have appended since is found out by the append.
+    async fn decide_at(
+        &self,
+        by: &Decider,
+        decisions: Decisions,
+        snapshot: &Snapshot,
+        take: Takeover,
+    ) -> Result<Answer, EngineError> {
+        let who = by.principal();
+        let Decisions { run, mut what, once } = decisions;
+        let once = once.as_ref();
+        let guard = match (take, &what) {
+            (Takeover::IfFree, DecisionSet::Each(_)) => self.drives.guard(run),
+            (Takeover::Never, _) | (_, DecisionSet::Reject { .. }) => None,
+        };
+        let row = &snapshot.stored().row;
+        let facts = &row.run.facts;
+        let agent = self.host.agent(&facts.agent).ok();
+        let mut holds = Vec::new();
+        for key in what.holds() {
+            holds.push(snapshot.hold(key).await?.ok_or(EngineError::NotFound)?);
+        }
+        if self.commit.done_before(who, once).await?.is_some() {
+            return Ok(Answer::Repeated);
+        }
+        if let Some(agent) = &agent {
+            what.cut_secrets(&holds, &agent.tools);
+        }
+        let role = authority(by, facts, &holds, &self.host.approvers(&facts.agent));
+        let closed = holds.iter().find_map(|hold| hold.closed.as_ref());
+        let recorded = match closed {
+            Some(closed) => recorded(closed.seq, snapshot.log().await?),
+            None => None,
+        };
+        let definition = self.log.definition(&facts.agent, row.run.state.definition).await?;
+        let is_open = role.is_some() && closed.is_none();
+        for hold in holds.iter().filter(|_| is_open) {
+            if let Some(wanted) = what.wanted(hold.id.key) {
+                self.refuse_misfit(hold, wanted, &definition, snapshot).await?;
+            }
+        }
+        let taking = if is_open { self.taking(snapshot, guard).await? } else { None };
+        // A tool that is gone is not begun: whoever drives the run asks about it. Nor is one for which something outside
+        // has to be looked at first.
+        let can_begin = |hold: &&HoldRow| {
+            let called = row.run.call(hold.id.key.call).map(|call| &call.tool);
+            let tool = called.and_then(|tool| agent.as_ref()?.tools.get(tool));
+            tool.is_some_and(|tool| tool.look(&account(facts)).is_none())
+        };
+        let mut begins = Vec::new();
+        if let Some(taking) = &taking {
+            let begin = |hold: &HoldRow| self.begin_decided(hold, what.wanted(hold.id.key)?, &taking.log);
+            begins.extend(holds.iter().filter(can_begin).filter_map(begin));
+        }
+        // What is about to be decided: edited arguments where there are some, the stored ones otherwise.
+        let arguments =
+            |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
+        let verdicts = policy::of_run(agent.as_deref(), &definition, &row.run, arguments);
+        let command = what.command(once.and_then(IdempotencyKey::chosen_key));
+        let mut change = Change {
+            actor: by.actor(),
+            authority: Authority { role, verdicts, recorded },
+            commands: std::iter::once(command).chain(begins).collect(),
+            writes: self.commit.mark(who, once),
+        };
+        let base = row.clone();
+        let Some(taking) = taking else {
+            return self.commit.commit_once(who, once, base, change).await;
+        };
+        change.writes.lease = self.commit.while_busy();
+        let answer = self.drives.take(base, change, taking).await;
+        self.commit.unless_repeated(who, once, answer).await
+    }
+
+    /// Takes a held run, if there is room and nobody works on it.
+    async fn taking(
+        &self,
+        snapshot: &Snapshot,
+        guard: Option<DriveGuard>,
+    ) -> Result<Option<TakenRun>, EngineError> {
+        let (stored, facts) = (snapshot.stored(), &snapshot.run().facts);
+        let Some(guard) = guard else { return Ok(None) };
+        // A lease of this very node, whose run nobody drives here, is about to be given back, or to be driven with.
+        let is_others = |lease: standfast_store::Lease| lease.node != self.host.node;
+        if stored.lease.is_some_and(|lease| is_others(lease) && lease.until > self.host.clock.now()) {
+            return Ok(None);
+        }
+        let Some(slot) = self.drives.pool.slot(&facts.agent, Queue::of(facts)) else { return Ok(None) };
+        match snapshot.log().await {
+            Ok(log) => Ok(Some(TakenRun { slot, guard, log: log.to_vec() })),
+            Err(StoreError::Corrupt { run, why }) => {
+                self.commit.quarantine(run, &why).await;
+                Err(StoreError::Corrupt { run, why }.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The start of the call that a decision lets run: written with the decision, so that nothing comes between. The
+    /// core refuses it where the decision alone does not let it run.
+    fn begin_decided(&self, hold: &HoldRow, wanted: &Choice, log: &[Envelope]) -> Option<Command> {
+        let call = hold.id.key.call;
+        let stored = stored_call(log, call)?;
+        let decided = match wanted {
+            Choice::Approve => stored,
+            Choice::ApproveEdited { arguments } => {
+                StoredCall { arguments: arguments.text().to_owned(), ..stored }
+            }
+            Choice::Deny { .. } | Choice::Answer { .. } | Choice::Fail { .. } | Choice::Withdraw => {
+                return None;
+            }
+        };
+        Some(self.drives.begin_call(&hold.agent, call, decided))
+    }
+}
+
+/// In what role somebody may decide all of these; none when one of them is not theirs.
+fn authority(by: &Decider, facts: &Facts, holds: &[HoldRow], approvers: &Approvers) -> Option<Role> {
+    let role = |hold: &HoldRow| match by {
+        Decider::Person(who) => may_decide(who, facts, hold.into(), approvers),
+        Decider::Callback(_) => (hold.kind == HoldKind::External).then_some(Role::Callback),
+    };
+    let mut roles = holds.iter().map(role);
+    let first = roles.next()?;
+    roles.try_fold(first?, |first, role| role.map(|_| first))
+}
