@@ -225,7 +225,7 @@ fn remark(facts: &KeyFacts, prefix: &str, expires_at: Option<Timestamp>, tenant:
     format!(
         "key {prefix} of {} for {}; {until}\nsave it now, it is not shown again; `standfast keys revoke {prefix}{of_tenant}` revokes it",
         plain(facts.user.as_str()),
-        texts(&facts.scopes).join(", ")
+        held_scopes(facts).join(", ")
     )
 }
 
@@ -271,10 +271,10 @@ fn row(credential: &Credential, now: Timestamp) -> Vec<String> {
     let facts = match serde_json::from_str::<KeyFacts>(&credential.facts) {
         Ok(facts) => [
             facts.user.to_string(),
-            facts.name.unwrap_or_default(),
+            facts.name.clone().unwrap_or_default(),
             texts(&facts.groups).join(","),
             texts(&facts.roles).join(","),
-            texts(&facts.scopes).join(","),
+            held_scopes(&facts).join(","),
             rfc3339(facts.created_at),
         ],
         Err(_) => ["?"; 6].map(str::to_owned),
@@ -291,18 +291,32 @@ fn as_json(credential: &Credential, now: Timestamp) -> Value {
         "revoked_at": credential.revoked_at.map(rfc3339),
     });
     if let Ok(facts) = serde_json::from_str::<KeyFacts>(&credential.facts) {
-        let KeyFacts { name, user, groups, roles, scopes, created_at } = facts;
+        let KeyFacts { name, user, groups, roles, scopes, inboxes, created_at } = facts;
         let more = [
             ("name", json!(name)),
             ("user", json!(user)),
             ("groups", json!(groups)),
             ("roles", json!(roles)),
             ("scopes", json!(scopes)),
+            ("inboxes", json!(inboxes)),
             ("created_at", json!(rfc3339(created_at))),
         ];
         more.into_iter().for_each(|(name, value)| shown[name] = value);
     }
     shown
+}
+
+/// The scopes of a key; that of some inboxes only names them, as tokens do.
+fn held_scopes(facts: &KeyFacts) -> Vec<String> {
+    let named = |scope: &Scope| match scope {
+        Scope::InboxWork if !facts.inboxes.is_empty() => {
+            facts.inboxes.iter().map(|inbox| format!("{scope}:{inbox}")).collect()
+        }
+        Scope::RunsRead | Scope::RunsWrite | Scope::HoldsDecide | Scope::InboxWork | Scope::Admin => {
+            vec![scope.to_string()]
+        }
+    };
+    facts.scopes.iter().flat_map(named).collect()
 }
 
 fn texts<T: ToString>(items: impl IntoIterator<Item = T>) -> Vec<String> {
