@@ -110,7 +110,7 @@ async fn the_start_of_a_task_is_told() {
 #[tokio::test]
 async fn a_task_that_nobody_takes_in_time_fails() {
     let (folder, server) = plain();
-    let ticket = json!({"type": "t", "payload": 1, "taskTtl": 1500});
+    let ticket = json!({"type": "t", "payload": 1, "taskTtl": 4000});
     let taken = server.add(&ticket).await;
     let claimed = server.claim(&json!({"agentId": "w"})).await;
     assert_eq!(claimed["id"], taken["id"]);
@@ -121,7 +121,7 @@ async fn a_task_that_nobody_takes_in_time_fails() {
     assert_eq!(server.task(text(&taken["id"])).await["status"], "claimed");
     let left = server.add(&ticket).await;
     drop(server);
-    tokio::time::sleep(Duration::from_millis(1600)).await;
+    tokio::time::sleep(Duration::from_millis(4200)).await;
     let server = serve(folder.path());
     // Whoever is first: the clock, or a worker that finds it too late.
     assert!(server.claim(&json!({"agentId": "w"})).await.is_null());
@@ -138,9 +138,9 @@ async fn the_servers_time_to_live_counts() {
     let agents = "agents: {triage: {llm: script, session_store: main, inboxes: [support], task: {}}}\n";
     configure_with(
         folder.path(),
-        "replies:\n- text: done\n  delay: 2s\n",
+        "replies:\n- text: done\n  delay: 9s\n",
         agents,
-        ", inboxes: {task_ttl: 1s}",
+        ", inboxes: {task_ttl: 4s}",
     );
     let server = serve(folder.path());
     let first = server.add_ticket().await;
