@@ -6,8 +6,9 @@ Needs nothing but Python. Try it with the demo:
     standfast serve &
     python3 examples/teal_agents_client.py http://127.0.0.1:8080 ops "Free some space"
 
-Every pause is shown with its calls; answer `approve`, `reject`, or open the URL in a browser. With `--yes` everything
-is approved, which is for tests. STANDFAST_KEY is sent as a bearer token where it is set.
+Every pause is shown with its calls; answer `approve`, `reject`, or open the URL in a browser. A login is shown with its
+address. With `--yes` everything is approved, which is for tests; `--wait` is how many seconds one request waits at most.
+STANDFAST_KEY is sent as a bearer token where it is set.
 """
 
 import argparse
@@ -19,12 +20,26 @@ import urllib.request
 import uuid
 
 
-def post(url, body, repeat_key):
+WAIT = None
+
+
+def post(url, body):
     """One POST. The Idempotency-Key makes it safe to send again when the answer was lost."""
-    headers = {"content-type": "application/json", "idempotency-key": repeat_key}
+    headers = {"content-type": "application/json", "idempotency-key": str(uuid.uuid4())}
+    return answered(urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST"))
+
+
+def get(url):
+    """The answer of a task that was still at work. It may be asked for as often as needed."""
+    return answered(urllib.request.Request(url))
+
+
+def answered(request):
+    url = request.full_url
     if key := os.environ.get("STANDFAST_KEY"):
-        headers["authorization"] = f"Bearer {key}"
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
+        request.add_header("authorization", f"Bearer {key}")
+    if WAIT is not None:
+        request.add_header("prefer", f"wait={WAIT}")
     for attempts_left in (2, 1, 0):
         try:
             with urllib.request.urlopen(request, timeout=330) as answer:
@@ -59,22 +74,31 @@ def main():
     arguments.add_argument("agent")
     arguments.add_argument("message")
     arguments.add_argument("--yes", action="store_true", help="approve everything")
+    arguments.add_argument("--wait", type=int, help="seconds that one request waits at most")
     given = arguments.parse_args()
+    global WAIT
+    WAIT = given.wait
 
     chat = f"{given.server}/tealagents/v1alpha1/{given.agent}"
     message = {"items": [{"content_type": "text", "content": given.message}]}
-    answer = post(chat, message, str(uuid.uuid4()))
-    # Held, perhaps more than once: each time with a new request.
-    while "approval_url" in answer:
-        body = decide(answer, given.yes)
-        resume = answer["approval_url"].split("?")[0]
-        answer = post(resume, body, str(uuid.uuid4()))
-    if "auth_challenges" in answer:
-        for challenge in answer["auth_challenges"]:
-            print(f"log in to {challenge['server_name']}: {challenge['auth_url']}")
-        print(f"then POST {{\"action\": \"approve\"}} to {answer['resume_url']}")
-    else:
-        print(answer.get("output") or f"{answer['status']}: {answer['message']}")
+    answer = post(chat, message)
+    while True:
+        if "approval_url" in answer:
+            # Held, perhaps more than once: each time with a new request.
+            body = decide(answer, given.yes)
+            answer = post(answer["approval_url"].split("?")[0], body)
+        elif "auth_challenges" in answer:
+            for challenge in answer["auth_challenges"]:
+                print(f"log in to {challenge['server_name']}: {challenge['auth_url']}")
+            input("Enter when you have logged in> ")
+            answer = post(answer["resume_url"], {"action": "approve"})
+        elif "response_url" in answer:
+            # Still at work: nothing is sent again, the answer is asked for.
+            print("still at work")
+            answer = get(answer["response_url"])
+        else:
+            break
+    print(answer.get("output") or f"{answer['status']}: {answer['message']}")
 
 
 if __name__ == "__main__":

@@ -12,14 +12,26 @@ import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.helpers.proto_helpers import get_data_parts, get_text_parts, new_data_part, new_text_part
 from a2a.types import a2a_pb2 as a2a
+from a2a.utils.errors import A2AError
 
 
 async def send(client, parts, task=None):
     """Sends a message, to the task if there is one, and waits until input is required or it has ended."""
     ids = {"task_id": task.id, "context_id": task.context_id} if task else {}
     message = a2a.Message(message_id=str(uuid.uuid4()), role=a2a.ROLE_USER, parts=parts, **ids)
-    (response,) = [one async for one in client.send_message(a2a.SendMessageRequest(message=message))]
-    return response.task
+    try:
+        (response,) = [one async for one in client.send_message(a2a.SendMessageRequest(message=message))]
+        task = response.task
+    except A2AError as refused:
+        # Somebody else was faster, the time is up, or the arguments are wrong: the task says what is left to decide.
+        if not task:
+            raise
+        print(refused)
+        task = await client.get_task(a2a.GetTaskRequest(id=task.id))
+    while task.status.state in (a2a.TASK_STATE_SUBMITTED, a2a.TASK_STATE_WORKING):
+        await asyncio.sleep(1)
+        task = await client.get_task(a2a.GetTaskRequest(id=task.id))
+    return task
 
 
 def decide(asked):

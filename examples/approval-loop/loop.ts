@@ -26,8 +26,21 @@ async function send(client: Client, parts: Part[], task?: Task): Promise<Task> {
     messageId: randomUUID(), role: Role.ROLE_USER, parts, taskId: task?.id ?? '', contextId: task?.contextId ?? '',
     metadata: undefined, extensions: [], referenceTaskIds: [],
   };
-  const answer = await client.sendMessage({ tenant: '', message, configuration: undefined, metadata: undefined });
-  return answer as Task;
+  const get = (id: string) => client.getTask({ tenant: '', id, historyLength: undefined });
+  let now: Task;
+  try {
+    now = await client.sendMessage({ tenant: '', message, configuration: undefined, metadata: undefined }) as Task;
+  } catch (refused) {
+    // Somebody else was faster, the time is up, or the arguments are wrong: the task says what is left to decide.
+    if (!task) throw refused;
+    console.log(String(refused));
+    now = await get(task.id);
+  }
+  while ([TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING].includes(now.status!.state)) {
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    now = await get(now.id);
+  }
+  return now;
 }
 
 /** What you decide about one question, as the data part that says so. It names the question. */

@@ -7,7 +7,7 @@ use crate::actor::Actor;
 use crate::body::Body;
 use crate::definition::Definition;
 use crate::digest::{self, Digest};
-use crate::event::{Driver, Inbox, Parent};
+use crate::event::{Driver, History, Inbox, Parent};
 use crate::hold::{Ask, HoldKind, RecordedDecision, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Secret};
 use crate::json::RawJson;
@@ -244,6 +244,8 @@ pub struct Start {
     pub message: Message,
     /// Whether the node that stores it works on it at once.
     pub taken: Admission,
+    /// The runs before it in its conversation.
+    pub history: Option<History>,
 }
 
 /// Whether a new run waits in the queue.
@@ -350,6 +352,8 @@ pub struct Resolve {
     pub resolution: Choice,
     /// Makes a repeat safe.
     pub idempotency_key: Option<String>,
+    /// The message that decides, where it is one.
+    pub message: Option<Box<Message>>,
 }
 
 /// A no that stops the run.

@@ -187,6 +187,7 @@ impl Draft<'_> {
             late: false,
             judged: None,
             digest: None,
+            message: None,
         })));
     }
 }

@@ -138,6 +138,27 @@ pub struct RunStarted {
     /// A node took it in the same append: it was never queued.
     #[serde(default, skip_serializing_if = "is_default")]
     pub taken: bool,
+    /// What its model is reminded of; absent where nothing came before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<History>,
+}
+
+/// The earlier runs of a conversation, as they were when a run began in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// About how many tokens of them a model is reminded of.
+    pub tokens: u32,
+    /// The runs, oldest first: of the same agent and owner, ended by then.
+    pub runs: Vec<EarlierRun>,
+}
+
+/// An earlier run of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EarlierRun {
+    /// Which run.
+    pub run: RunId,
+    /// Its last event by then; what follows is no part of the history.
+    pub upto: Seq,
 }
 
 /// Who drives a run.
@@ -474,6 +495,9 @@ pub struct HoldVoted {
     pub by: UserId,
     /// In what role.
     pub role: Role,
+    /// The message that decided, as its sender wrote it, for the history; models are not told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Box<Message>>,
 }
 
 /// What `hold.edited` says.
@@ -490,6 +514,9 @@ pub struct HoldEdited {
     pub votes_needed: u32,
     /// In what role the arguments were changed.
     pub role: Role,
+    /// The message that decided, as its sender wrote it, for the history; models are not told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Box<Message>>,
 }
 
 /// What `hold.assigned` says.
@@ -554,6 +581,9 @@ pub struct HoldResolved {
     /// Digest of the call that this decision lets run; on an approval always there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+    /// The message that decided, as its sender wrote it, for the history; models are not told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Box<Message>>,
 }
 
 impl Event {

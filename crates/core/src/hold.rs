@@ -192,6 +192,9 @@ pub struct Ask {
     /// Why it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Why the call would not do what it seems to: it is shown with the reason and in the text of an approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
     /// The question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<Body>,

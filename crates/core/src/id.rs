@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::base32;
 use crate::digest::{self, Digest};
-use crate::name::Tenant;
+use crate::name::{SessionId, Tenant};
 use crate::time::Timestamp;
 
 /// Position of an event in its run: 1, 2, 3 … without gaps. 0 stands for "before the first".
@@ -103,6 +103,9 @@ pub struct RunId([u8; 16]);
 
 const MEMORY_FLAG: u8 = 0x01;
 
+/// What the name of a run's own conversation begins with.
+const OWN_SESSION: &str = "ses";
+
 impl RunId {
     /// A new id, made of an instant and random bytes.
     #[must_use]
@@ -144,6 +147,21 @@ impl RunId {
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> RunId {
         RunId(bytes)
+    }
+
+    /// The conversation of a run that was begun without naming one: it has the run's own name.
+    #[must_use]
+    pub fn own_session(&self) -> SessionId {
+        match SessionId::new(text(OWN_SESSION, self.storage(), &self.0)) {
+            Ok(session) => session,
+            Err(bad) => unreachable!("the text of an id is a name: {bad}"),
+        }
+    }
+
+    /// The run whose own conversation has this name, if it is such a name. The run need not exist.
+    #[must_use]
+    pub fn of_own_session(session: &SessionId) -> Option<RunId> {
+        untext(OWN_SESSION, session.as_str()).map(RunId)
     }
 
     /// Which store the run lives in.
@@ -391,6 +409,19 @@ mod tests {
 
     fn run(place: StorageKind) -> RunId {
         RunId::new(&Tenant::default_tenant(), place, Timestamp(1_762_000_000_000), [1, 2, 3, 4, 5])
+    }
+
+    #[test]
+    fn a_run_has_a_conversation_of_its_own_name() {
+        for place in [StorageKind::Durable, StorageKind::Memory] {
+            let run = run(place);
+            let session = run.own_session();
+            assert_eq!(session.as_str(), run.to_string().replace("run_", "ses_"));
+            assert_eq!(RunId::of_own_session(&session), Some(run));
+        }
+        for other in ["s-1", "ses_", "ses_0000", "run_00000000000000000000000000"] {
+            assert_eq!(RunId::of_own_session(&SessionId::new(other).unwrap()), None);
+        }
     }
 
     /// Shows S2-38 (128 random bits in the id) and C13 (each lookup resolves from the id alone).

@@ -56,6 +56,8 @@ pub struct Verdicts {
     pub by_call: Vec<(CallNo, Verdict)>,
     /// The files that each call names, as they are now.
     pub files: Vec<(CallNo, FileDigest)>,
+    /// What people should know of a call before they let it run.
+    pub warnings: Vec<(CallNo, String)>,
 }
 
 /// All verdicts about one call, combined.
@@ -101,6 +103,12 @@ impl Verdicts {
     #[must_use]
     pub fn files(&self, call: CallNo) -> Vec<FileDigest> {
         self.files.iter().filter(|(no, _)| *no == call).map(|(_, file)| file.clone()).collect()
+    }
+
+    /// What people should know of a call before they let it run.
+    #[must_use]
+    pub fn warning(&self, call: CallNo) -> Option<String> {
+        self.warnings.iter().find(|(no, _)| *no == call).map(|(_, warning)| warning.clone())
     }
 
     /// What whoever follows the run is told when this call is denied.

@@ -69,6 +69,7 @@ impl Story {
             inbox: None,
             message: Message::text("tidy up"),
             taken: Admission::AtOnce,
+            history: None,
         };
         let (verdicts, limits) = (Verdicts::default(), Limits::default());
         let alice = Actor::Client(user("alice"));
@@ -188,7 +189,12 @@ impl Story {
         let hold = self.hold(no);
         let revision = self.run.hold(hold).map(|hold| hold.revision);
         let decide = Decide { hold, digest: None, revision };
-        let resolve = Resolve { decide, resolution: wanted, idempotency_key: Some(format!("key-{name}")) };
+        let resolve = Resolve {
+            decide,
+            resolution: wanted,
+            idempotency_key: Some(format!("key-{name}")),
+            message: None,
+        };
         self.by(Actor::Person(user(name)), Command::Resolve(resolve))
     }
 

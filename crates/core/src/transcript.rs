@@ -3,9 +3,10 @@
 //! Every call has at most one result, directly behind the reply that asked for it, and exactly one once the turn is
 //! over or the run has ended: providers refuse anything else. The outcome of each call is `transcript/results.rs`, what
 //! will run is `transcript/stored.rs`, what people are asked with is `transcript/prompt.rs`, what a reply names as what it
-//! was asked with is `transcript/digest.rs`. How a provider spells a conversation is not known here.
+//! was asked with is `transcript/digest.rs`, what came before the run in its conversation is `transcript/history.rs`. How a provider spells a conversation is not known here.
 
 pub(crate) mod digest;
+mod history;
 mod prompt;
 pub(crate) mod results;
 mod stored;
@@ -15,7 +16,8 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub use self::digest::results_digest;
-pub use self::prompt::approval_text;
+pub use self::history::history;
+pub use self::prompt::{approval_text, warned_approval_text};
 use self::results::{CallTracks, Execution};
 pub use self::stored::{Continuation, continuation, stored_call};
 use crate::body::{BlobForm, Body};

@@ -370,7 +370,7 @@ fn about_hold(scene: &Scene, step: &Step, hold: &Hold) -> Vec<Command> {
     let seen = Decide { hold: hold.key, digest, revision: Some(hold.revision) };
     let decide = |resolution| {
         let idempotency_key = step.detail.is_multiple_of(3).then(|| "k".to_owned());
-        Command::Resolve(Resolve { decide: seen.clone(), resolution, idempotency_key })
+        Command::Resolve(Resolve { decide: seen.clone(), resolution, idempotency_key, message: None })
     };
     let mut options = match hold.kind {
         HoldKind::Approval => vec![
@@ -506,7 +506,12 @@ fn noise(scene: &Scene, step: &Step) -> Command {
     let digest = step.detail.is_multiple_of(3).then_some(Digest([step.who; 32]));
     let seen = Decide { hold, digest, revision: step.detail.is_multiple_of(4).then_some(attempt) };
     let someone = worker(if step.detail.is_multiple_of(2) { "w-1" } else { "w-2" });
-    let resolve = Resolve { decide: seen.clone(), resolution: wanted, idempotency_key: Some("k".into()) };
+    let resolve = Resolve {
+        decide: seen.clone(),
+        resolution: wanted,
+        idempotency_key: Some("k".into()),
+        message: None,
+    };
     match step.choice % 24 {
         0 => Command::Resolve(resolve),
         1 => Command::Vote(seen),

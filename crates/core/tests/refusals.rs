@@ -243,7 +243,7 @@ fn a_decision_on_what_was_shown_before_an_edit() -> RefusalRow {
     let (mut scene, hold, digest) = an_edited_hold();
     let id = scene.run.hold_id(hold);
     let decide = Decide { hold, digest: None, revision: Some(0) };
-    let approve = Resolve { decide, resolution: Choice::Approve, idempotency_key: None };
+    let approve = Resolve { decide, resolution: Choice::Approve, idempotency_key: None, message: None };
     let text = format!("hold {id} has changed since you saw it: it is now revision 1 with digest {digest}");
     (scene.send(Command::Resolve(approve)).unwrap_err(), text)
 }
@@ -448,7 +448,12 @@ fn a_result_after_erasure() -> RefusalRow {
 fn the_same_decision_with_the_same_key_is_a_repeat_and_another_one_is_refused() {
     let (mut scene, hold) = Scene::waiting_for_approval(HoldPolicy::default());
     let with_key = |resolution, key: &str| {
-        Command::Resolve(Resolve { decide: as_seen(hold), resolution, idempotency_key: Some(key.into()) })
+        Command::Resolve(Resolve {
+            decide: as_seen(hold),
+            resolution,
+            idempotency_key: Some(key.into()),
+            message: None,
+        })
     };
     scene.send(with_key(Choice::Approve, "k-1")).unwrap();
     let before = scene.log.len();

@@ -516,7 +516,7 @@ fn a_changed_file_is_asked_about_again() {
     let blind = scene.resolves(hold, Choice::Approve);
     assert!(matches!(blind, Err(Refusal::MustRepeatDigest { .. })), "{blind:?}");
     let decide = Decide { hold, digest: digest(&scene), revision: None };
-    let seen = Resolve { decide, resolution: Choice::Approve, idempotency_key: None };
+    let seen = Resolve { decide, resolution: Choice::Approve, idempotency_key: None, message: None };
     scene.send(Command::Resolve(seen)).unwrap();
     assert_eq!(scene.begins(1), Ok(Answer::Done));
 

@@ -69,7 +69,7 @@ async def sends_and_decides(client):
     try:
         await task_after(client, wrong)
     except Exception as error:  # noqa: BLE001, the kinds of errors differ by binding
-        assert "over" in str(error), error
+        assert "has ended" in str(error), error
     else:
         raise AssertionError("a finished task takes no message")
 
@@ -88,8 +88,6 @@ async def gets_lists_and_cancels(client):
     assert len(everything.tasks) == 2 and everything.next_page_token and everything.total_size > 2, everything
     canceled = await client.cancel_task(pb.CancelTaskRequest(id=task.id))
     assert canceled.status.state == pb.TASK_STATE_CANCELED, canceled
-    card = await client.get_extended_agent_card(pb.GetExtendedAgentCardRequest())
-    assert "delete_file" in [skill.name for skill in card.skills], card
 
 
 async def streams(client):

@@ -1,9 +1,10 @@
 """The official Python client's verifier reads the cards of an agent and checks their signatures.
 
-Called as `signed.py BASE KEY`, with the public key as base64url; ends with `ok`.
+Called as `signed.py BASE KEY`, with the public key as base64url and an API key in the environment; ends with `ok`.
 """
 
 import asyncio
+import os
 import sys
 
 import httpx
@@ -22,7 +23,8 @@ def key_of(kid, jku):
 
 async def main():
     check = create_signature_verifier(key_of, ["EdDSA"])
-    async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
+    headers = {"Authorization": os.environ["AUTHORIZATION"]}
+    async with httpx.AsyncClient(timeout=60, trust_env=False, headers=headers) as http:
         card = await A2ACardResolver(http, f"{BASE}/v1/agents/ops").get_agent_card()
         check(card)
         config = ClientConfig(httpx_client=http, supported_protocol_bindings=["JSONRPC"])

@@ -1,6 +1,7 @@
 //! The one write path: definition, decision, append, and whoever is woken by it.
 //!
-//! [`Commit::commit`] changes a run that exists, [`Commit::commit_start`] begins one. Both settle in the background: the
+//! [`Commit::commit`] changes a run that exists, [`Commit::commit_jointly`] several at once, [`Commit::commit_start`] begins
+//! one. All settle in the background: the
 //! caller may hang up, and whoever drives or follows the run hears of it all the same. `drive.rs` is the only other file
 //! that has a pipeline; it pushes the same [`Change`]s and settles them while it works. What is written beside events is
 //! said by the caller and completed in [`Commit::order`]: who may see new holds, who is notified.
@@ -22,7 +23,7 @@ use standfast_core::policy::{Role, Verdicts};
 use standfast_core::project::RunRow;
 use standfast_core::run::Facts;
 use standfast_store::pipeline::{
-    LeaseRule, NoticeRule, NoticeTrigger, Order, OrderContext, Pipeline, Writes,
+    LeaseRule, NoticeRule, NoticeTrigger, Order, OrderContext, Pipeline, Writes, append_jointly,
 };
 use standfast_store::{AudienceMember, Recipient, StoreError};
 use tokio::sync::oneshot;
@@ -96,6 +97,34 @@ impl Commit {
         let mut pipeline = Pipeline::of(self.log.store.clone(), base);
         pipeline.push(order);
         self.settled(pipeline).await
+    }
+
+    /// Changes several runs in one append, all of them or none. The first change leads: what the others are refused
+    /// because their runs are over is left out.
+    pub(crate) async fn commit_jointly(
+        &self,
+        (base, change): (RunRow, Change),
+        others: Vec<(RunRow, Change)>,
+    ) -> Result<Answer, EngineError> {
+        let lead = (base.clone(), self.order_for(&base, change).await?);
+        let mut orders = Vec::new();
+        for (base, change) in others {
+            orders.push((base.clone(), self.order_for(&base, change).await?));
+        }
+        let (wakes, store) = (self.wakes.clone(), self.log.store.clone());
+        let (committed, answer) = oneshot::channel();
+        self.host.spawn(async move {
+            let settled = append_jointly(&store, lead, orders).await;
+            for row in settled.iter().flat_map(|settled| &settled.rows) {
+                wakes.wake(row.run.facts.id);
+                if row.run.facts.inbox.is_some() {
+                    wakes.wake_inboxes();
+                }
+            }
+            wakes.wake_worker();
+            let _ = committed.send(settled);
+        });
+        Ok(answer.await.map_err(|_| stopping())??.outcome?)
     }
 
     /// Begins a run.

@@ -1,15 +1,18 @@
 //! Following one run until it waits or ends.
 //!
 //! `think.rs` asks the model, `act.rs` starts calls and reports what they did, `sub_runs.rs` looks after sub-runs,
-//! `guard.rs` has the lease, `pool.rs` says how many runs of an agent are worked on at once, `mishaps.rs` is what becomes of
-//! a run when driving it fails. A run is driven once at a time in a process, whoever asks for it; between processes the sequence
+//! `appends.rs` writes and keeps the lease, `known_log.rs` is what it knows while some of that is on its way, `guard.rs` has the right to drive, `pool.rs` says how many runs of an agent are
+//! worked on at once, `mishaps.rs` is what becomes of a run when driving it fails. A run is driven once at a time in a process, whoever asks for it; between processes the sequence
 //! tells who was first. What was handed over is kept until it is durable: a result is never asked for again, nor is a
 //! reply that was asked with what is stored. A lease always has somebody who works under it, or is about to give it back.
 
 pub(crate) mod account;
 mod act;
+mod appends;
 mod denied;
 mod guard;
+mod history;
+mod known_log;
 mod login;
 mod mishaps;
 mod missing_pins;
@@ -23,32 +26,31 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
-use standfast_core::actor::Actor;
 use standfast_core::command::{Command, Start};
 use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
-use standfast_core::event::{Envelope, Event};
-use standfast_core::id::{Incarnation, RunId, Seq};
+use standfast_core::event::Envelope;
+use standfast_core::id::RunId;
 use standfast_core::next::{NextStep, next};
-use standfast_core::policy::{Role, Verdicts};
-use standfast_core::project::RunRow;
+use standfast_core::policy::Verdicts;
+use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
-use standfast_core::run::{CallAttempt, Facts, Run, Status, status};
+use standfast_core::run::{CallAttempt, Facts};
 use standfast_core::time::{Millis, Timestamp};
+use standfast_core::transcript::Entry;
 use standfast_store::StoreError;
-use standfast_store::pipeline::{
-    LeaseRule, NoticeRule, Pipeline, Writes, asks_people, has_relatives, keeps_lease,
-};
+use standfast_store::pipeline::{NoticeRule, Pipeline, has_relatives};
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinSet};
+use tracing::Instrument as _;
 
 use super::EngineError;
-use super::commit::{Authority, Change, Commit, is_leased_elsewhere, stopping};
+use super::commit::{Change, Commit, stopping};
 use super::host::Host;
 use super::log::Log;
 use super::receivers::Callbacks;
-use super::wakes::{Continuation, Deltas, RunListener, Wakes};
+use super::wakes::{Deltas, RestSlot, RestTicket, RunListener, Wakes, rest_slot};
 use crate::tool::Outcome;
 use guard::DrivenRun;
 use missing_pins::MissingPin;
@@ -57,9 +59,6 @@ use work_time::WorkedTime;
 pub(crate) use guard::DriveGuard;
 pub(crate) use pool::{Crowd, Pool, Queue, Slot};
 
-/// How often a run waits for a store that is away before it is left to whoever finds it later.
-const STORE_TRIES: u32 = 120;
-
 /// The result of the first thing that a drive wrote, sent once it is durable.
 type AcceptanceSender = oneshot::Sender<Result<Answer, EngineError>>;
 
@@ -67,13 +66,30 @@ type AcceptanceSender = oneshot::Sender<Result<Answer, EngineError>>;
 pub(crate) struct TakenRun {
     pub(crate) slot: Slot,
     pub(crate) guard: DriveGuard,
-    pub(crate) log: Vec<Envelope>,
+    pub(crate) log: Arc<Vec<Envelope>>,
+}
+
+/// What somebody's request came to: it is durable, and its run goes on.
+#[derive(Debug)]
+pub struct Acceptance {
+    /// What was decided.
+    pub answer: Answer,
+    /// What the run will come to; none when somebody else drives it.
+    pub rest: Option<RestTicket>,
+}
+
+impl From<Answer> for Acceptance {
+    fn from(answer: Answer) -> Acceptance {
+        Acceptance { answer, rest: None }
+    }
 }
 
 /// Somebody's request, whose append a drive begins with.
 struct Request {
     /// Who waits to hear what became of it.
     accepted: AcceptanceSender,
+    /// Where they find what the run came to.
+    rest: RestSlot,
     rivals: Rivals,
 }
 
@@ -114,26 +130,26 @@ impl Drives {
         base: RunRow,
         change: Change,
         taken: TakenRun,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Acceptance, EngineError> {
         let order = self.commit.order_for(&base, change).await?;
         let mut pipeline = Pipeline::of(self.log.store.clone(), base);
         pipeline.push(order);
         self.accepted(pipeline, taken, Rivals::Possible).await
     }
 
-    /// Begins a run and drives it on from there. Says what never changes of it.
+    /// Begins a run and drives it on from there. Says what never changes of it, and what it will come to.
     pub(crate) async fn take_start(
         self: &Arc<Drives>,
         (start, definition): (Start, Arc<Definition>),
         change: Change,
         taken: TakenRun,
         rivals: Rivals,
-    ) -> Result<Option<Facts>, EngineError> {
+    ) -> Result<(Option<Facts>, Option<RestTicket>), EngineError> {
         let order = self.commit.order((&start.agent, &start.owner), definition, change);
         let pipeline = Pipeline::start(self.log.store.clone(), start, order)?;
         let facts = pipeline.tip().map(|run| run.facts.clone());
-        self.accepted(pipeline, taken, rivals).await?;
-        Ok(facts)
+        let accepted = self.accepted(pipeline, taken, rivals).await?;
+        Ok((facts, accepted.rest))
     }
 
     async fn accepted(
@@ -141,10 +157,12 @@ impl Drives {
         pipeline: Pipeline,
         taken: TakenRun,
         rivals: Rivals,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Acceptance, EngineError> {
         let (accepted, answer) = oneshot::channel();
-        self.drive_on(pipeline, taken, Some(Request { accepted, rivals }));
-        answer.await.map_err(|_| stopping())?
+        let (rest, ticket) = rest_slot(self.wakes.listen(taken.guard.run));
+        self.drive_on(pipeline, taken, Some(Request { accepted, rest, rivals }));
+        let answer = answer.await.map_err(|_| stopping())??;
+        Ok(Acceptance { answer, rest: Some(ticket) })
     }
 
     /// Drives a run in the background.
@@ -156,15 +174,17 @@ impl Drives {
         let TakenRun { slot, guard, log } = taken;
         let (drives, run) = (guard.drives.clone(), guard.run);
         let now = drives.host.clock.now();
-        let (accepted, rivals) = match request {
-            Some(Request { accepted, rivals }) => (Some(accepted), rivals),
-            None => (None, Rivals::None),
+        let (accepted, rest, rivals) = match request {
+            Some(Request { accepted, rest, rivals }) => (Some(accepted), Some(rest), rivals),
+            None => (None, None, Rivals::None),
         };
         let drive = Drive {
             run,
             worked: WorkedTime::before(&drives, &pipeline, &log),
             pipeline,
             log,
+            rest,
+            decided: Vec::new(),
             pushed_at: accepted.as_ref().map(|_| now),
             accepted,
             may_lose: rivals == Rivals::Possible,
@@ -178,6 +198,7 @@ impl Drives {
             asks_people: false,
             above: Vec::new(),
             definition: None,
+            earlier: None,
             tools: JoinSet::new(),
             begun: BTreeSet::new(),
             at_work: HashMap::new(),
@@ -187,11 +208,13 @@ impl Drives {
             _slot: slot,
         };
         let drives = drive.drives.clone();
-        self.host.spawn(async move {
+        let driven = async move {
             if let Err(panic) = AssertUnwindSafe(drive.until_it_waits()).catch_unwind().await {
                 drives.after_panic(run, panic).await;
             }
-        });
+        };
+        // Of the highest level, so that it is there whatever lines the operator wants to see. Models and tools log in it.
+        self.host.spawn(driven.instrument(tracing::error_span!("drive", %run)));
     }
 
     /// How often whoever drives a run says that it is still there.
@@ -205,7 +228,11 @@ struct Drive {
     run: RunId,
     pub(super) pipeline: Pipeline,
     /// The run's events, as far as they are durable.
-    pub(super) log: Vec<Envelope>,
+    pub(super) log: Arc<Vec<Envelope>>,
+    /// Where whoever began this drive finds what the run came to.
+    rest: Option<RestSlot>,
+    /// The holds that were decided since it began, for them.
+    decided: Vec<HoldRow>,
     /// How long the run has worked.
     worked: WorkedTime,
     /// Who waits to hear that what they wished is durable.
@@ -234,6 +261,8 @@ struct Drive {
     pub(super) above: Vec<NoticeRule>,
     /// The definition that the run is pinned to, kept so that nothing in hand is lost to a failing read.
     definition: Option<(Digest, Arc<Definition>)>,
+    /// What came before the run in its conversation, once it was read.
+    earlier: Option<Vec<Entry>>,
     tools: JoinSet<ToolEnd>,
     /// Starts that this drive itself has durably made and not run yet. Only these are run: any other start, also one of
     /// this very node, may have had its effect already.
@@ -328,37 +357,6 @@ impl Drive {
         Ok(())
     }
 
-    /// A store that is away for a while, or a run that many write to: what the model said and what tools reported is
-    /// kept and written when it can be, never asked for or run again.
-    async fn recovers_from(&mut self, error: &EngineError) -> bool {
-        let mut error = error.clone();
-        for _ in 0..STORE_TRIES {
-            if let EngineError::Store(failure) = &error
-                && is_leased_elsewhere(failure)
-            {
-                self.lose();
-                self.leave_the_lease_alone();
-                match self.settle().await {
-                    Ok(()) => return true,
-                    Err(again) => error = again,
-                }
-            }
-            let EngineError::Store(
-                StoreError::Unavailable { .. } | StoreError::Unknown { .. } | StoreError::Conflict { .. },
-            ) = &error
-            else {
-                return false;
-            };
-            tracing::warn!(run = %self.run, %error, "drive: the store is not available; waiting for it");
-            self.drives.host.clock.sleep(self.drives.host.settings().fixed.poll).await;
-            match self.settle().await {
-                Ok(()) => return true,
-                Err(again) => error = again,
-            }
-        }
-        false
-    }
-
     async fn step(&mut self) -> Result<Step, EngineError> {
         let Some(run) = self.pipeline.tip().cloned() else { return Ok(Step::Stop) };
         if self.is_void {
@@ -431,175 +429,4 @@ impl Drive {
         self.push(missing.question(), Verdicts::default()).await?;
         self.settle().await
     }
-
-    /// Decides a command on the tip and hands its append over.
-    pub(super) async fn push(&mut self, command: Command, verdicts: Verdicts) -> Result<(), EngineError> {
-        let authority = Authority { verdicts, ..Authority::default() };
-        self.push_with(authority, command, Writes::default()).await
-    }
-
-    pub(super) async fn push_as(&mut self, role: Role, command: Command) -> Result<(), EngineError> {
-        self.push_with(role.into(), command, Writes::default()).await
-    }
-
-    /// The same, with something written beside it.
-    async fn push_with(
-        &mut self,
-        authority: Authority,
-        command: Command,
-        writes: Writes,
-    ) -> Result<(), EngineError> {
-        let Some(run) = self.pipeline.tip() else { return Ok(()) };
-        let (agent, owner) = (run.facts.agent.clone(), run.facts.owner.clone());
-        let definition = self.definition().await?;
-        let drives = self.drives.clone();
-        let lease = if self.is_lost { LeaseRule::UNTOUCHED } else { drives.commit.while_busy() };
-        let change = Change {
-            actor: Actor::Node(drives.host.node),
-            authority,
-            commands: vec![command],
-            writes: Writes { lease, notices: self.above.clone(), ..writes },
-        };
-        let order = drives.commit.order((&agent, &owner), definition, change);
-        self.pushed_at.get_or_insert(order.given.now);
-        self.pipeline.push(order);
-        Ok(())
-    }
-
-    /// The definition that the run is pinned to.
-    async fn definition(&mut self) -> Result<Arc<Definition>, EngineError> {
-        let Some(run) = self.pipeline.tip() else { return Err(EngineError::NotFound) };
-        let (agent, pinned) = (run.facts.agent.clone(), run.state.definition);
-        if let Some((_, known)) = self.definition.as_ref().filter(|(digest, _)| *digest == pinned) {
-            return Ok(known.clone());
-        }
-        let found = self.drives.log.definition(&agent, pinned).await?;
-        self.definition = Some((pinned, found.clone()));
-        Ok(found)
-    }
-
-    /// Waits until everything is durable, then lets it be seen.
-    async fn settle(&mut self) -> Result<(), EngineError> {
-        let settlement = self.pipeline.settle().await;
-        self.refused = None;
-        // Whatever was written has renewed the lease; counted from the first of it.
-        if settlement.failed.is_none()
-            && let Some(pushed_at) = self.pushed_at.take()
-            && settlement.done.iter().any(|settled| !settled.events.is_empty())
-        {
-            self.leased_until = pushed_at.plus(self.drives.host.settings().fixed.lease);
-        }
-        self.may_lose &= settlement.failed.is_some();
-        for settled in settlement.done {
-            if let Err(refusal) = &settled.outcome {
-                tracing::debug!(run = %self.run, %refusal, "drive: a command was refused");
-                self.refused = Some(refusal.clone());
-            }
-            if let Some(accepted) = self.accepted.take() {
-                // A wish that wrote nothing gave this node no lease either. If it has one, a claim took it meanwhile.
-                self.is_void = settled.outcome.is_err() && settled.events.is_empty();
-                self.is_leased &= !self.is_void;
-                let _ = accepted.send(settled.outcome.map_err(EngineError::from));
-            }
-            let node = self.drives.host.node;
-            if !settled.events.is_empty() {
-                let is_kept = self.pipeline.durable().is_none_or(|row| keeps_lease(&row.run));
-                self.is_leased = is_kept && !self.is_lost;
-            }
-            self.asks_people |= settled.events.iter().any(asks_people);
-            self.begun.extend(settled.events.iter().filter_map(|envelope| started_by(node, envelope)));
-            self.log.extend(settled.events);
-        }
-        if let Some(error) = &settlement.failed
-            && let Some(accepted) = self.accepted.take()
-        {
-            // An answer that was lost may still turn out to be a yes: then the run must be driven.
-            self.is_void = !matches!(error, StoreError::Unknown { .. });
-            self.is_leased &= !self.is_void;
-            let _ = accepted.send(Err(error.clone().into()));
-        }
-        if self.is_void {
-            return settlement.failed.map_or(Ok(()), |error| Err(error.into()));
-        }
-        self.catch_up().await?;
-        let is_at_rest = |run: &Run| matches!(status(run), Status::Held(_) | Status::Ended(_));
-        let rests = self.pipeline.durable().is_none_or(|row| is_at_rest(&row.run));
-        self.guard.show(if rests { Continuation::Rests } else { Continuation::GoesOn });
-        settlement.failed.map_or(Ok(()), |error| Err(error.into()))
-    }
-
-    /// Keeps the lease, and looks at what others have appended: that makes up for a wake that was lost.
-    async fn keep(&mut self) -> Result<(), EngineError> {
-        self.renews_at = self.drives.host.clock.now().plus(self.drives.renewal());
-        let until = self.drives.host.clock.now().plus(self.drives.host.settings().fixed.lease);
-        // Losing a lease never harms state: whoever takes over is told apart by the sequence.
-        let kept = self.drives.log.store.renew(vec![self.run], self.drives.host.node, until).await;
-        match kept {
-            Ok(kept) if kept.is_empty() && self.is_leased => self.lose(),
-            Ok(kept) if !kept.is_empty() => self.leased_until = until,
-            Ok(_) | Err(_) => {}
-        }
-        self.refresh().await
-    }
-
-    /// Until it must say that it is still there.
-    fn until_renewal(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.drives.host.clock.sleep(self.renews_at.since(self.drives.host.clock.now()))
-    }
-
-    /// Another node has taken the run: this one was silent for too long.
-    fn lose(&mut self) {
-        if !self.is_lost {
-            tracing::warn!(run = %self.run, "drive: lease lost to another node; recording finished tool results, then stopping");
-        }
-        (self.is_lost, self.is_leased) = (true, false);
-    }
-
-    /// What this drive has in hand is still written, with everything that belongs beside it and without a word about the
-    /// lease, which is another node's. Only after a guard has refused it: then nothing of it was written.
-    fn leave_the_lease_alone(&mut self) {
-        for mut order in self.pipeline.take_back() {
-            order.writes.lease = LeaseRule::UNTOUCHED;
-            self.pipeline.push(order);
-        }
-    }
-
-    /// Looks at what others have appended.
-    async fn refresh(&mut self) -> Result<(), EngineError> {
-        self.pipeline.refresh().await?;
-        self.catch_up().await
-    }
-
-    /// Reads what others appended, so that the log is whole up to what is durable. What was appended since the run was last
-    /// loaded is not looked at before the run is: the two must be of the same moment.
-    async fn catch_up(&mut self) -> Result<(), EngineError> {
-        let durable = self.durable_seq();
-        let is_next =
-            |(seq, envelope): &(u64, &Envelope)| envelope.seq == Seq(*seq) && envelope.seq <= durable;
-        let whole = (1..).zip(&self.log).take_while(is_next).count();
-        if whole == self.log.len() && Seq(whole as u64) == durable {
-            return Ok(());
-        }
-        self.log.truncate(whole);
-        let more = self.drives.log.events(self.run, Seq(whole as u64)).await?;
-        self.log.extend(more.into_iter().take_while(|envelope| envelope.seq <= durable));
-        Ok(())
-    }
-
-    fn durable_seq(&self) -> Seq {
-        self.pipeline.durable().map_or(Seq(0), |row| row.run.state.seq)
-    }
-
-    /// The run's events with those that are still on their way. A log that was read a moment later than the run may have
-    /// more than the run has heard of.
-    fn events(&self) -> Vec<Envelope> {
-        let durable = self.durable_seq();
-        let log = self.log.iter().take_while(|envelope| envelope.seq <= durable);
-        log.chain(self.pipeline.unsettled()).cloned().collect()
-    }
-}
-
-fn started_by(node: Incarnation, envelope: &Envelope) -> Option<CallAttempt> {
-    let Event::CallStarted(started) = &envelope.event else { return None };
-    (started.node == node).then_some(CallAttempt { call: started.call, attempt: started.attempt })
 }

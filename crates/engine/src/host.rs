@@ -11,6 +11,7 @@ use standfast_core::time::Millis;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
+use tracing::Instrument as _;
 
 use super::EngineError;
 use crate::auth::Approvers;
@@ -92,11 +93,11 @@ impl Host {
         self.settings().agents.get(name).map(|agent| agent.approvers.clone()).unwrap_or_default()
     }
 
-    /// Keeps a task for as long as the engine lives.
+    /// Keeps a task for as long as the engine lives. Its log lines name what the caller's name: the request, the run.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks();
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(self.clock.follows(task));
+        tasks.spawn(self.clock.follows(task.in_current_span()));
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

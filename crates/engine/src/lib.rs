@@ -57,6 +57,7 @@ pub use deliver::{
     Delivery, DeliveryPayload, DeliveryRequest, Frame, FrameSource, NewSubscription, ReceiverKind,
     SubscriptionView, Subscriptions, USUAL_EVENTS, delivery_id, hears,
 };
+pub use drive::Acceptance;
 pub use error::EngineError;
 pub use identity::{Identity, Owner};
 pub use log::{HoldView, JobView, RunView, Snapshot, Views};
@@ -75,10 +76,10 @@ pub use standfast_store::{
 };
 pub use submit::{
     CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldDecision, LoginError, Logins, NewRun,
-    NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, SessionDeletion, Signature, Submit,
-    TaskQueue, TaskReport, claimed_by,
+    NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, SessionDeletion, Signature, StartedRun,
+    Submit, TaskQueue, TaskReport, claimed_by,
 };
-pub use wakes::Delta;
+pub use wakes::{Delta, RestTicket};
 pub use work::StartupReport;
 
 use commit::Commit;

@@ -2,9 +2,11 @@
 //!
 //! Everything above reads through here; only `commit` and `drive` append. `visibility.rs` says who may see a run before
 //! anything else of it is read, `snapshot.rs` is what one request reads of one run, `views.rs` and `jobs.rs` what is shown
-//! of it, `relatives.rs` looks at sub-runs and parents, `tenants.rs` knows whose runs there are, `remains.rs` what stays of
+//! of it, `relatives.rs` looks at sub-runs and parents, `conversation.rs` says what came
+//! before a run in its session, `tenants.rs` knows whose runs there are, `remains.rs` what stays of
 //! a run that is erased.
 
+mod conversation;
 mod jobs;
 mod relatives;
 mod remains;
@@ -20,6 +22,7 @@ use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
 use standfast_core::id::{RunId, Seq};
+use standfast_core::link::Link;
 use standfast_core::name::AgentName;
 use standfast_store::{Store, StoreError, StoredRun};
 
@@ -74,8 +77,19 @@ impl Log {
 
     /// The same, those of one append together: between them the run was never seen.
     pub(crate) async fn appends(&self, run: RunId, after: Seq) -> Result<Vec<Vec<Envelope>>, StoreError> {
+        let links = self.store.links(run, after, usize::MAX).await?;
+        self.opened(run, after, links).await
+    }
+
+    /// The events after a position in these links.
+    async fn opened(
+        &self,
+        run: RunId,
+        after: Seq,
+        links: Vec<Link>,
+    ) -> Result<Vec<Vec<Envelope>>, StoreError> {
         let mut appends = Vec::new();
-        for link in self.store.links(run, after, usize::MAX).await? {
+        for link in links {
             let corrupt =
                 |bad: standfast_core::link::BadLink| StoreError::Corrupt { run, why: bad.to_string() };
             let mut events = link.events().map_err(corrupt)?;
@@ -116,6 +130,9 @@ impl Log {
             }
             if let Some(serves) = agent.serves.as_ref().filter(|serves| serves.digest == digest) {
                 return Ok(serves.definition.clone());
+            }
+            if let Some(batched) = agent.batched.as_ref().filter(|batched| batched.digest == digest) {
+                return Ok(batched.definition.clone());
             }
         }
         if let Some(known) = self.definitions.lock().unwrap_or_else(PoisonError::into_inner).get(&digest) {

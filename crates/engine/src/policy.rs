@@ -60,6 +60,7 @@ pub fn of_reply(agent: &Agent, definition: &Definition, run: &Run, calls: &[Aske
         for (no, call) in numbered(run, calls) {
             let Ok(tool) = ToolName::new(&call.tool) else { continue };
             verdicts.files.extend(files(agent, &tool, &call.arguments).into_iter().map(|file| (no, file)));
+            verdicts.warnings.extend(warning(agent, &tool, &call.arguments).map(|warning| (no, warning)));
         }
     }
     verdicts
@@ -96,6 +97,11 @@ fn files(agent: &Agent, tool: &ToolName, arguments: &str) -> Vec<FileDigest> {
     agent.tools.get(tool).map(|tool| tool.files(arguments)).unwrap_or_default()
 }
 
+/// What people should know of a call.
+fn warning(agent: &Agent, tool: &ToolName, arguments: &str) -> Option<String> {
+    agent.tools.get(tool)?.warning(arguments)
+}
+
 /// Verdicts on the calls of the current turn, as of now, with the arguments that they would run with. Of an agent that
 /// is no longer configured nobody judges anything.
 #[must_use]
@@ -121,6 +127,8 @@ pub fn of_run(
         if let Some(arguments) = arguments.filter(|_| is_approved || call.state == CallState::Held) {
             let files = files(agent, &call.tool, &arguments);
             verdicts.files.extend(files.into_iter().map(|file| (call.no, file)));
+            let warning = warning(agent, &call.tool, &arguments);
+            verdicts.warnings.extend(warning.map(|warning| (call.no, warning)));
         }
     }
     verdicts

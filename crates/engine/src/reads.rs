@@ -1,8 +1,8 @@
-//! What can be looked at: runs, holds, lists of them, receipts; and waiting until a run settles.
+//! What can be looked at: runs, holds, lists of them, receipts.
 //!
-//! `follow.rs` reads a run as it goes on, `requests.rs` finds what one turn asked, `run_lists.rs` lists runs by when they
-//! changed; `sessions.rs`, `jobs.rs` and `inboxes.rs` are components of their own over the same reads. Reads only.
-//! Whatever the caller may not see is answered like something that does not exist.
+//! `follow.rs` reads a run as it goes on, `waiting.rs` waits until one settles, `requests.rs` finds what one turn asked,
+//! `run_lists.rs` lists runs by when they changed; `sessions.rs`, `jobs.rs` and `inboxes.rs` are components of their own over
+//! the same reads. Reads only. Whatever the caller may not see is answered like something that does not exist.
 
 mod follow;
 mod inboxes;
@@ -10,6 +10,7 @@ mod jobs;
 mod requests;
 mod run_lists;
 mod sessions;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -201,80 +202,6 @@ impl Reads {
         self.host.settings().fixed.telemetry.render(counted.get(&who.tenant).map(|(_, counts)| counts), now)
     }
 
-    /// A run as soon as it waits or ends; as it is when that takes longer than `at_most`.
-    pub async fn settled_run(
-        &self,
-        who: &Principal,
-        run: RunId,
-        at_most: Millis,
-    ) -> Result<RunView, EngineError> {
-        self.run_view(&self.settled(who, run, at_most).await?).await
-    }
-
-    /// What is stored of a run as soon as it waits or ends, or when `at_most` has passed.
-    pub async fn settled(
-        &self,
-        who: &Principal,
-        run: RunId,
-        at_most: Millis,
-    ) -> Result<Snapshot, EngineError> {
-        let settled = self.waits_for(run, at_most, self.follow(run, Seq(0)).settles()).await?;
-        self.rested(who, run, settled).await
-    }
-
-    /// What is stored of a run, also an unreadable one, as soon as it needs somebody or ends, or when `at_most` has
-    /// passed. Jobs of outside systems and sub-runs that are at work are waited for as well.
-    pub async fn needs_somebody(
-        &self,
-        who: &Principal,
-        run: RunId,
-        at_most: Millis,
-    ) -> Result<LookedUpRun, EngineError> {
-        let settled = if at_most.0 > 0 {
-            self.waits_for(run, at_most, self.follow(run, Seq(0)).needs_somebody()).await
-        } else {
-            Ok(None)
-        };
-        let found = match settled {
-            Ok(settled) => self.rested(who, run, settled).await,
-            Err(error) => Err(error),
-        };
-        self.or_unreadable(who, found).await
-    }
-
-    /// What was found when a run came to rest; what is stored now when it did not.
-    async fn rested(
-        &self,
-        who: &Principal,
-        run: RunId,
-        settled: Option<StoredRun>,
-    ) -> Result<Snapshot, EngineError> {
-        match settled {
-            Some(stored) if self.log.may_see(who, &stored.row.run.facts) => {
-                Ok(Snapshot::new(self.log.clone(), stored))
-            }
-            Some(_) => Err(EngineError::NotFound),
-            None => self.snapshot(who, run).await,
-        }
-    }
-
-    async fn waits_for(
-        &self,
-        run: RunId,
-        at_most: Millis,
-        settles: impl Future<Output = Result<StoredRun, EngineError>>,
-    ) -> Result<Option<StoredRun>, EngineError> {
-        let mut stopping = self.host.stopping();
-        tokio::select! {
-            settled = self.host.clock.timeout(at_most, settles) => match settled {
-                Some(settled) => return settled.map(Some),
-                None => tracing::debug!(%run, "reads: the run is still at work after the longest wait"),
-            },
-            _ = stopping.wait_for(|stopping| *stopping) => tracing::debug!(%run, "reads: the server stops"),
-        }
-        Ok(None)
-    }
-
     /// The events of a run after a position, if the caller may see it.
     pub async fn log(&self, who: &Principal, run: RunId, after: Seq) -> Result<Vec<Envelope>, EngineError> {
         self.views.log(who, run, after).await
@@ -364,16 +291,6 @@ impl Reads {
     /// A hold, open or decided, if the caller may see it.
     pub async fn hold(&self, who: &Principal, hold: HoldId) -> Result<HoldView, EngineError> {
         self.views.hold(who, hold).await
-    }
-
-    /// A hold as soon as its run waits or ends; as it is when that takes longer than `at_most`.
-    pub async fn settled_hold(
-        &self,
-        who: &Principal,
-        hold: HoldId,
-        at_most: Millis,
-    ) -> Result<HoldView, EngineError> {
-        self.hold_view(who, &self.settled(who, hold.run, at_most).await?, hold).await
     }
 
     /// What is shown of a hold of a run as it was at one moment.

@@ -16,6 +16,7 @@ use super::EngineError;
 use super::identity::Owner;
 use crate::secrets::{SigningKey, SigningSecret};
 
+pub(crate) use callbacks::UnresolvedHost;
 pub use callbacks::{Callback, CallbackView, Callbacks};
 
 /// The column that what receivers brought along is sealed for.

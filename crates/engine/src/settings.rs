@@ -21,7 +21,10 @@ use crate::secrets::SigningKey;
 use crate::telemetry::Telemetry;
 use crate::vault::Vault;
 
-pub use agent::{Agent, Card, CardReaders, InboxService, ServedInbox, Skill, Streaming, Tracking};
+pub use agent::{
+    Agent, Card, CardReaders, HISTORY_TOKENS, InboxService, PinnedDefinition, ServedInbox, Skill, Streaming,
+    Tracking,
+};
 
 /// What a process has only once: a reload keeps it, whatever the new settings say.
 #[derive(Debug, Clone)]

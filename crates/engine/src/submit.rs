@@ -29,10 +29,12 @@ use super::EngineError;
 use super::commit::{Change, Commit, IdempotencyKey};
 use super::drive::{Drives, Queue, Rivals, TakenRun};
 use super::host::Host;
-use super::log::{Log, needs};
+use super::log::{Log, Snapshot, needs};
 use super::reads::Sessions;
 use super::receivers::{Callback, Callbacks, SubscriptionError};
 use crate::auth::{Principal, Scope};
+use crate::settings::PinnedDefinition;
+use crate::wakes::RestTicket;
 
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
 pub use logins::{LoginError, Logins};
@@ -51,6 +53,21 @@ pub struct NewRun {
     pub message: Message,
     /// Makes a repeat safe.
     pub once: Option<IdempotencyKey>,
+}
+
+/// A run that is durable.
+#[derive(Debug)]
+pub struct StartedRun {
+    /// Its id; of the one before when the request was carried out before.
+    pub id: RunId,
+    /// What it will come to; none when it is not driven here because of this request.
+    pub rest: Option<RestTicket>,
+}
+
+impl From<RunId> for StartedRun {
+    fn from(id: RunId) -> StartedRun {
+        StartedRun { id, rest: None }
+    }
 }
 
 /// What a new run is made of, wherever it comes from.
@@ -97,8 +114,22 @@ impl Submit {
 
     /// Begins a run. It is durable when this comes back; it is worked on here at once if there is room.
     pub async fn start(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
+        Ok(self.start_run(who, new).await?.id)
+    }
+
+    /// The same, for whoever waits for what the run comes to.
+    pub async fn start_run(&self, who: &Principal, new: NewRun) -> Result<StartedRun, EngineError> {
         let id = self.new_id(who, &new)?;
-        self.start_as(who, new, id).await
+        let pinned = self.host.agent(&new.agent)?.pin();
+        self.start_as(who, new, id, pinned).await
+    }
+
+    /// The same, where one held call holds all calls of its reply unless the agent's configuration says no.
+    pub async fn start_batched(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
+        let id = self.new_id(who, &new)?;
+        let agent = self.host.agent(&new.agent)?;
+        let pinned = agent.batched.clone().unwrap_or_else(|| agent.pin());
+        Ok(self.start_as(who, new, id, pinned).await?.id)
     }
 
     /// The id that a run will have.
@@ -108,14 +139,19 @@ impl Submit {
     }
 
     /// Begins a run with this id. The one that comes back has another when the request was carried out before.
-    async fn start_as(&self, who: &Principal, new: NewRun, id: RunId) -> Result<RunId, EngineError> {
+    async fn start_as(
+        &self,
+        who: &Principal,
+        new: NewRun,
+        id: RunId,
+        pinned: PinnedDefinition,
+    ) -> Result<StartedRun, EngineError> {
         needs(who, Scope::RunsWrite)?;
-        let agent = self.host.agent(&new.agent)?;
         let beginning = RunBasis {
             agent: new.agent,
             session: new.session,
             driver: DrivenBy::Loop,
-            definition: (agent.digest, agent.definition.clone()),
+            definition: (pinned.digest, pinned.definition),
             id,
             inbox: None,
             message: new.message,
@@ -126,10 +162,10 @@ impl Submit {
     }
 
     /// Begins a run, wherever it comes from.
-    async fn begin(&self, who: &Principal, new: RunBasis) -> Result<RunId, EngineError> {
+    async fn begin(&self, who: &Principal, new: RunBasis) -> Result<StartedRun, EngineError> {
         needs(who, Scope::RunsWrite)?;
         if let Some(before) = self.commit.done_before(who, new.once.as_ref()).await? {
-            return Ok(before.run);
+            return Ok(before.run.into());
         }
         let id = new.id;
         let slot = match new.taken {
@@ -137,18 +173,23 @@ impl Submit {
             Admission::Queued => None,
         };
         let taking =
-            slot.and_then(|slot| Some(TakenRun { guard: self.drives.guard(id)?, slot, log: Vec::new() }));
+            slot.and_then(|slot| Some(TakenRun { guard: self.drives.guard(id)?, slot, log: Arc::default() }));
         let taken = if taking.is_some() { Admission::AtOnce } else { Admission::Queued };
-        let session = match &new.session {
-            Some(session) => session.clone(),
-            None => {
-                SessionId::new(id.to_string().replace("run_", "ses_")).map_err(|_| EngineError::NotFound)?
-            }
-        };
+        let session = new.session.clone().unwrap_or_else(|| id.own_session());
         self.log.heard_of(&who.tenant);
         // The same request may be under way twice, and a conversation may be closed at the same moment.
         let has_rivals = new.once.is_some() || new.session.is_some();
         let (digest, definition) = new.definition;
+        let key = SessionKey {
+            tenant: who.tenant.clone(),
+            agent: new.agent.clone(),
+            owner: who.user.clone(),
+            session: session.clone(),
+        };
+        // A conversation that begins with this run has nothing before it; a task for a worker is no talk.
+        let continues = new.session.is_some() && new.driver == DrivenBy::Loop && new.inbox.is_none();
+        let history =
+            if continues { self.log.history(&key, self.history_tokens(&new.agent)).await? } else { None };
         let start = Start {
             id,
             tenant: who.tenant.clone(),
@@ -161,14 +202,9 @@ impl Submit {
             inbox: new.inbox,
             message: new.message,
             taken,
+            history,
         };
         let mut writes = self.commit.mark(who, new.once.as_ref());
-        let key = SessionKey {
-            tenant: who.tenant.clone(),
-            agent: new.agent.clone(),
-            owner: who.user.clone(),
-            session: session.clone(),
-        };
         writes.guards.push(Guard::SessionOpen { session: key });
         writes.puts.push(SideWrite::Definition { digest, bytes: definition.to_bytes() });
         let actor = Actor::Client(who.user.clone());
@@ -181,22 +217,28 @@ impl Submit {
             }
             None => {
                 let change = Change { writes, ..Change::new(actor, Vec::new()) };
-                self.commit.commit_start(start, definition, change).await.map(|done| Some(done.row.run.facts))
+                let done = self.commit.commit_start(start, definition, change).await;
+                done.map(|done| (Some(done.row.run.facts), None))
             }
         };
         match started {
-            Ok(facts) => {
+            Ok((facts, rest)) => {
                 facts.into_iter().for_each(|facts| self.log.known.put(facts));
-                Ok(id)
+                Ok(StartedRun { id, rest })
             }
             Err(EngineError::Store(StoreError::Guard { .. })) => {
                 match self.commit.done(who, new.once.as_ref()).await? {
-                    Some(before) => Ok(before.run),
+                    Some(before) => Ok(before.run.into()),
                     None => Err(EngineError::SessionClosed { agent: new.agent, session }),
                 }
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// How much of a conversation an agent keeps in mind; nothing for an agent that this server does not have.
+    fn history_tokens(&self, agent: &AgentName) -> u32 {
+        self.host.agent(agent).map_or(0, |agent| agent.history_tokens)
     }
 
     /// Says something more to a run.
@@ -207,7 +249,19 @@ impl Submit {
         say: Say,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
-        self.submit(who, run, Command::Say(say), once).await
+        needs(who, Scope::RunsWrite)?;
+        self.say_on(who, &self.log.snapshot(who, run).await?, say, once).await
+    }
+
+    /// The same, on what the caller has read of the run.
+    pub async fn say_on(
+        &self,
+        who: &Principal,
+        snapshot: &Snapshot,
+        say: Say,
+        once: Option<IdempotencyKey>,
+    ) -> Result<Answer, EngineError> {
+        self.submit(who, snapshot, Command::Say(say), once).await
     }
 
     /// Stops a run.
@@ -218,25 +272,39 @@ impl Submit {
         reason: Option<String>,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
-        self.submit(who, run, Command::Cancel { reason }, once).await
+        needs(who, Scope::RunsWrite)?;
+        self.cancel_on(who, &self.log.snapshot(who, run).await?, reason, once).await
+    }
+
+    /// The same, on what the caller has read of the run.
+    pub async fn cancel_on(
+        &self,
+        who: &Principal,
+        snapshot: &Snapshot,
+        reason: Option<String>,
+        once: Option<IdempotencyKey>,
+    ) -> Result<Answer, EngineError> {
+        self.submit(who, snapshot, Command::Cancel { reason }, once).await
     }
 
     async fn submit(
         &self,
         who: &Principal,
-        run: RunId,
+        snapshot: &Snapshot,
         command: Command,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
         needs(who, Scope::RunsWrite)?;
-        let actor = Actor::Client(who.user.clone());
-        let stored = self.log.visible(who, run).await?;
+        // A worker of an inbox has read tasks that it may not change like this.
+        if !self.log.may_see(who, &snapshot.run().facts) {
+            return Err(EngineError::NotFound);
+        }
         if self.commit.done_before(who, once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
         }
-        let once = once.as_ref();
+        let (actor, once) = (Actor::Client(who.user.clone()), once.as_ref());
         let change = Change { writes: self.commit.mark(who, once), ..Change::new(actor, vec![command]) };
-        self.commit.commit_once(who, once, stored.row, change).await
+        self.commit.commit_once(who, once, snapshot.stored().row.clone(), change).await
     }
 
     /// Begins a run that a receiver is told everything of, from its first event on.
@@ -252,8 +320,9 @@ impl Submit {
             return Ok(before.run);
         }
         let id = self.new_id(who, &new)?;
+        let pinned = self.host.agent(&new.agent)?.pin();
         self.callbacks.keep_callback(who, id, callback.clone()).await?;
-        let started = self.start_as(who, new, id).await;
+        let started = self.start_as(who, new, id, pinned).await.map(|started| started.id);
         if started.as_ref().ok() != Some(&id) {
             // Nobody is notified of a run that is not there.
             self.callbacks.drop_callback(who, id, &callback).await?;

@@ -1,9 +1,10 @@
 //! Who is woken when something changes: followers and drives of a run, the worker, inboxes, the deliverer.
 //!
 //! A wake carries no data, so losing one costs latency only. `deltas.rs` carries what a model is just saying, beside the
-//! log. `reads/follow.rs` reads a run after each wake.
+//! log; `rest.rs` what a run came to, from its drive to the caller who asked for it. `reads/follow.rs` reads a run after each wake.
 
 mod deltas;
+mod rest;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +18,8 @@ use tokio::sync::{Notify, broadcast};
 
 pub use deltas::Delta;
 pub(crate) use deltas::{DeltaListener, Deltas};
+pub use rest::RestTicket;
+pub(crate) use rest::{RestSlot, RestState, RestedRun, rest_slot};
 
 /// Who wants to hear when something changed.
 #[derive(Debug)]
@@ -69,8 +72,13 @@ impl RunListener {
     }
 
     fn notify(&self, continuation: Continuation) {
+        self.notify_after(continuation, |_| ());
+    }
+
+    /// The same; before anybody is woken, `counted` hears how many changes there have been with this one.
+    fn notify_after(&self, continuation: Continuation, counted: impl FnOnce(u64)) {
         // Counted first: whoever is woken compares the count.
-        self.changes.fetch_add(1, Ordering::SeqCst);
+        counted(self.changes.fetch_add(1, Ordering::SeqCst) + 1);
         self.changed.notify_waiters();
         if continuation == Continuation::Rests {
             self.rested.notify_waiters();
@@ -111,17 +119,17 @@ impl Wakes {
 
     /// Something was appended to this run, or it is no longer driven here.
     pub(crate) fn wake(&self, run: RunId) {
-        self.wake_as(run, Continuation::Rests);
+        self.wake_after(run, Continuation::Rests, |_| ());
     }
 
     /// Something was appended to this run. Those who wait for its rest are left alone while it goes on.
-    pub(crate) fn wake_as(&self, run: RunId, continuation: Continuation) {
+    fn wake_after(&self, run: RunId, continuation: Continuation, counted: impl FnOnce(u64)) {
         self.deliverer.notify_one();
         // Nobody may be listening, and that is no failure.
         let _ = self.all.send(run);
         let mut runs = self.runs();
         match runs.get(&run).and_then(Weak::upgrade) {
-            Some(listener) => listener.notify(continuation),
+            Some(listener) => listener.notify_after(continuation, counted),
             // Nobody listens any more.
             None => drop(runs.remove(&run)),
         }
@@ -132,13 +140,14 @@ impl Wakes {
         self.going_on().insert(run);
     }
 
-    /// Lets what was appended be seen, and says whether the run goes on.
-    pub(crate) fn show(&self, run: RunId, continuation: Continuation) {
+    /// Lets what was appended be seen, and says whether the run goes on. Before anybody is woken, `counted` hears how many
+    /// changes there have been.
+    pub(crate) fn show(&self, run: RunId, continuation: Continuation, counted: impl FnOnce(u64)) {
         match continuation {
             Continuation::GoesOn => self.going_on().insert(run),
             Continuation::Rests => self.going_on().remove(&run),
         };
-        self.wake_as(run, continuation);
+        self.wake_after(run, continuation, counted);
     }
 
     /// Nobody here drives a run any more. If it was going on when it was last seen, nobody here will say when it rests.

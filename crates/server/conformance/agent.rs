@@ -12,10 +12,11 @@ use standfast_core::hold::{Ask, HoldPolicy};
 use standfast_core::json::RawJson;
 use standfast_core::message::ToolResult;
 use standfast_core::name::{AgentName, BadName, ToolName};
-use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::settings::{Agent, Card, CardReaders, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Suspension, Tool, ToolFuture};
 
+use crate::behaviour::{ANYTHING_ELSE, Behaviour};
 use crate::interceptor::{KitInterceptor, Passes};
 use crate::model::KitModel;
 
@@ -33,7 +34,7 @@ pub(crate) fn install(settings: &mut Settings, passes: Passes) -> Result<(), Bad
     let name = AgentName::new(AGENT)?;
     let purpose =
         "Answers the public conformance kits of A2A: what it does is chosen by how a message begins.";
-    let agent = Agent { purpose: Some(purpose.to_owned()), ..agent(&name)? };
+    let agent = Agent { purpose: Some(purpose.to_owned()), ..agent(&name, passes)? };
     settings.agents.insert(name.clone(), Arc::new(agent));
     settings.default_agent = Some(name);
     if passes.reduced_capabilities {
@@ -45,7 +46,7 @@ pub(crate) fn install(settings: &mut Settings, passes: Passes) -> Result<(), Bad
     Ok(())
 }
 
-fn agent(name: &AgentName) -> Result<Agent, BadName> {
+fn agent(name: &AgentName, passes: Passes) -> Result<Agent, BadName> {
     let login =
         Waits { kind: SuspendFor::Auth, question: "Log in out of band: this needs your authorization." };
     let for_ever = Waits { kind: SuspendFor::External, question: "Waits until it is cancelled." };
@@ -73,11 +74,15 @@ fn agent(name: &AgentName) -> Result<Agent, BadName> {
         hold_batch: false,
         holds: HoldPolicy::default(),
     };
+    // The kit of 0.3 leaves tasks that it wants to continue and to cancel.
+    let anything_else = if passes.v03 { Behaviour::AsksOnce } else { ANYTHING_ELSE };
+    let readers = if passes.v03 { CardReaders::CurrentAndV03 } else { CardReaders::default() };
     Ok(Agent {
+        card: Card { readers, ..Card::default() },
         tools,
         // The kits open many tasks and leave them.
         worker_pool: 1024,
-        ..Agent::new(definition, Arc::new(KitModel))
+        ..Agent::new(definition, Arc::new(KitModel { anything_else }))
     })
 }
 

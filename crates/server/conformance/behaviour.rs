@@ -31,6 +31,8 @@ pub(crate) enum Behaviour {
     Rejects,
     /// It answers with a message, and there is no task.
     AnswersDirectly,
+    /// It hands a payload to its own A2A client, and completes with what that made of it.
+    ParsesAsClient,
 }
 
 /// What the agent makes.
@@ -53,7 +55,7 @@ const fn works(ms: i64, pieces: &'static [&'static str]) -> Behaviour {
 }
 
 /// What the beginning of a message's id, or of its words, means. The longest that fits counts.
-pub(crate) const TABLE: [(&str, Behaviour); 24] = [
+pub(crate) const TABLE: [(&str, Behaviour); 25] = [
     ("tck-complete-task", says(&["Hello from TCK"])),
     ("tck-input-required", Behaviour::AsksOnce),
     ("tck-auth-required", Behaviour::AsksForLogin),
@@ -61,6 +63,7 @@ pub(crate) const TABLE: [(&str, Behaviour); 24] = [
     ("tck-reject-task", Behaviour::Rejects),
     ("tck-task-failure", Behaviour::Fails),
     ("tck-message-response", Behaviour::AnswersDirectly),
+    ("tck-client-parse", Behaviour::ParsesAsClient),
     ("tck-multi-turn", Behaviour::AsksUntilDone),
     ("tck-cancel", Behaviour::WaitsForCancel),
     ("tck-long-running", works(2_500, &["Done after a long run"])),

@@ -32,6 +32,8 @@ pub(crate) struct Passes {
     pub(crate) auth: bool,
     /// Clients must know [`REQUIRED_EXTENSION`].
     pub(crate) required_extension: bool,
+    /// Clients of 0.3 read the card too, and a message that chooses nothing is asked about.
+    pub(crate) v03: bool,
 }
 
 impl Passes {

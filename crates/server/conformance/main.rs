@@ -58,6 +58,8 @@ enum Pass {
     Auth,
     /// Clients must declare the extension `urn:a2a:tck:required-extension`.
     RequiredExtension,
+    /// The card is for clients of 0.3 too, and messages that choose nothing are asked about.
+    V03,
 }
 
 fn main() -> ExitCode {
@@ -133,6 +135,7 @@ fn passes(named: &[Pass]) -> Passes {
         reduced_capabilities: named.contains(&Pass::ReducedCapabilities),
         auth: named.contains(&Pass::Auth),
         required_extension: named.contains(&Pass::RequiredExtension),
+        v03: named.contains(&Pass::V03),
     };
     passes.in_environment(&|name| std::env::var(name).ok())
 }

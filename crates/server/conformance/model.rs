@@ -3,6 +3,8 @@
 //! It is asked like any other model and knows nothing but the conversation, so a restart changes nothing. The message
 //! that came last chooses; where that chooses nothing, what the first one chose goes on.
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use standfast_core::body::Body;
 use standfast_core::command::AskedCall;
 use standfast_core::json::RawJson;
@@ -11,21 +13,25 @@ use standfast_core::time::Millis;
 use standfast_core::transcript::{Entry, ResultKind};
 use standfast_engine::model::{GivesUp, Live, Model, ModelFuture, ModelReply, Prompt};
 use standfast_engine::tool::suspend;
+use standfast_tools::a2a::canned;
 
 use crate::agent::{FOR_EVER, LOGIN};
-use crate::behaviour::{ANYTHING_ELSE, Behaviour, Made, chosen};
+use crate::behaviour::{Behaviour, Made, chosen};
 
 /// How long before each piece of words that are heard piece by piece: whoever follows should be there for all of them.
 const PIECE: Millis = Millis(300);
 
 /// Does what messages choose.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct KitModel;
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KitModel {
+    /// What it does with a message that chooses nothing.
+    pub(crate) anything_else: Behaviour,
+}
 
 impl Model for KitModel {
     fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> ModelFuture<'a> {
         Box::pin(async move {
-            Ok(match turn(&prompt.transcript) {
+            Ok(match turn(&prompt.transcript, self.anything_else) {
                 Does::Says { after, pieces } => {
                     live.sleep(after).await;
                     for piece in pieces.iter().filter(|_| pieces.len() > 1) {
@@ -36,6 +42,11 @@ impl Model for KitModel {
                     ModelReply { text, ..ModelReply::default() }
                 }
                 Does::Makes(made) => ModelReply { parts: vec![part(made)], ..ModelReply::default() },
+                Does::Parses { operation, payload } => {
+                    let parsed = canned::parse(&operation, &payload).await.to_string();
+                    let parsed = RawJson::parse(&parsed).map_or_else(|_| Body::text(&parsed), Body::Json);
+                    ModelReply { parts: vec![Part::Data(parsed)], ..ModelReply::default() }
+                }
                 Does::Calls(tool, arguments) => ModelReply {
                     calls: vec![AskedCall {
                         id: format!("call_{}", prompt.turn + 1),
@@ -56,17 +67,18 @@ impl Model for KitModel {
 enum Does {
     Says { after: Millis, pieces: &'static [&'static str] },
     Makes(Made),
+    Parses { operation: String, payload: String },
     Calls(&'static str, &'static str),
     GivesUp(GivesUp),
 }
 
 /// What the conversation so far asks for.
-fn turn(transcript: &[Entry]) -> Does {
+fn turn(transcript: &[Entry], anything_else: Behaviour) -> Does {
     let said: Vec<&Message> = transcript.iter().filter_map(user).collect();
     let first = said.first().and_then(|message| choice(message));
     let own = said.last().and_then(|message| choice(message));
     let goes_on = said.len() > 1 && own.is_none();
-    let behaviour = own.or(first).unwrap_or(ANYTHING_ELSE);
+    let behaviour = own.or(first).unwrap_or(anything_else);
     // What somebody decided about the last question comes as the result of its call, on whatever surface they did.
     let answer = match transcript.last() {
         Some(Entry::Tool(result)) if result.kind == ResultKind::Ok => {
@@ -96,6 +108,10 @@ fn turn(transcript: &[Entry]) -> Does {
         Behaviour::WaitsForCancel => Does::Calls(FOR_EVER, "{}"),
         Behaviour::Fails => Does::GivesUp(GivesUp::Fails("failed, as the kit wants it".into())),
         Behaviour::Rejects => Does::GivesUp(GivesUp::Rejects("rejected".into())),
+        Behaviour::ParsesAsClient => said.last().and_then(|message| payload(message)).unwrap_or_else(|| {
+            let why = "tck-client-parse needs a data part with operation and wire_payload";
+            Does::GivesUp(GivesUp::Fails(why.into()))
+        }),
         // Whoever asks for it over another surface than A2A gets a run like any other.
         Behaviour::AnswersDirectly => Does::Says { after: Millis(0), pieces: &["Direct message response"] },
     }
@@ -118,6 +134,22 @@ fn choice(message: &Message) -> Option<Behaviour> {
         Some(Part::Data(_) | Part::File { .. }) | None => "",
     };
     chosen(message.client_id.as_deref().unwrap_or_default(), first_words)
+}
+
+/// What is to be parsed: the data part that has it.
+fn payload(message: &Message) -> Option<Does> {
+    #[derive(Deserialize)]
+    struct ParseRequest {
+        operation: String,
+        wire_payload: Box<RawValue>,
+    }
+    let data = message.parts.iter().filter_map(|part| match part {
+        Part::Data(body) => body.inline(),
+        Part::Text(_) | Part::File { .. } => None,
+    });
+    let mut requests = data.filter_map(|data| serde_json::from_str::<ParseRequest>(data).ok());
+    let ParseRequest { operation, wire_payload } = requests.next()?;
+    Some(Does::Parses { operation, payload: wire_payload.get().to_owned() })
 }
 
 fn part(made: Made) -> Part {
@@ -146,6 +178,7 @@ mod tests {
     use standfast_core::transcript::{AssistantReply, CallResult, UserMessage};
 
     use super::*;
+    use crate::behaviour::ANYTHING_ELSE;
 
     fn says(id: &str, text: &str) -> Entry {
         let message = Message { client_id: Some(id.into()), ..Message::text(text) };
@@ -166,11 +199,11 @@ mod tests {
     }
 
     fn asks(entries: &[Entry]) -> bool {
-        matches!(turn(entries), Does::Calls(suspend::NAME, _))
+        matches!(turn(entries, ANYTHING_ELSE), Does::Calls(suspend::NAME, _))
     }
 
     fn completes(entries: &[Entry]) -> bool {
-        turn(entries) == Does::Says { after: Millis(0), pieces: &["Hello from TCK"] }
+        turn(entries, ANYTHING_ELSE) == Does::Says { after: Millis(0), pieces: &["Hello from TCK"] }
     }
 
     /// The TCK sends further messages with ids that choose, ACTS sends words that choose nothing.

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::http::StatusCode;
 use standfast_engine::ReceiverKind;
 use standfast_surfaces::http::{self, App, Problem};
 use standfast_surfaces::{a2a, api, async_tool, html, inbox, operations, teal, web};
@@ -23,6 +22,9 @@ pub fn receivers() -> Vec<Arc<dyn ReceiverKind>> {
         Arc::new(inbox::TaskWebhook),
     ]
 }
+
+/// Who tells problems in words of their own, those of the API apart; a browser is shown a page wherever it looks.
+const RETELLERS: &[http::Reteller] = &[html::retells, a2a::retells, async_tool::retells, teal::retells];
 
 /// Every surface behind the door.
 pub fn router(app: App) -> Router {
@@ -40,20 +42,7 @@ pub fn router(app: App) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(max_body));
-    http::behind_the_door(surfaces, &app)
-        .layer(axum::middleware::from_fn(html::problems_as_pages))
-        .layer(axum::middleware::from_fn(a2a::problems_as_errors))
-        .layer(axum::middleware::from_fn(async_tool::problems_as_errors))
-        .layer(axum::middleware::from_fn(teal::problems_as_errors))
-        .layer(axum::middleware::map_response(unsniffed))
-        .layer(axum::middleware::from_fn(http::request_id::attach))
-        .with_state(app)
-}
-
-/// Every answer is what its content type says: what a model or a stranger wrote is never taken for a page (T20).
-async fn unsniffed(mut response: Response) -> Response {
-    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
+    http::surrounded(surfaces, &app, RETELLERS).with_state(app)
 }
 
 async fn no_such_path(request: Request) -> Problem {

@@ -1,10 +1,12 @@
-//! Where a server keeps its runs: a file of SQLite, or a Postgres.
+//! Where a server keeps its runs: a file of SQLite, a folder of readable files, or a Postgres.
 //!
 //! A value that the configuration names and the commands open. A password is in the address alone, and that is never shown.
 
 use std::fmt;
 use std::path::PathBuf;
 
+use standfast_core::time::Millis;
+use standfast_store::file::FileOptions;
 use standfast_store::postgres::PostgresOptions;
 
 /// A database.
@@ -12,8 +14,46 @@ use standfast_store::postgres::PostgresOptions;
 pub enum Database {
     /// A file.
     Sqlite(PathBuf),
+    /// A folder of readable files.
+    Files(Files),
     /// A server that several nodes share.
     Postgres(Postgres),
+}
+
+/// A folder of readable files.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Files {
+    /// The folder.
+    pub path: PathBuf,
+    /// How long the files of settled calls stay.
+    pub(crate) keep_settled: Option<Millis>,
+    /// The address of the Redis that indexes them, if one does; it may have a password in it.
+    pub(crate) redis: Option<String>,
+}
+
+impl fmt::Debug for Files {
+    /// Without the address of the Redis.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Files {
+    /// A folder of files, as it is opened without a configuration.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Files {
+        Files { path: path.into(), keep_settled: None, redis: None }
+    }
+
+    /// What the store is opened with.
+    #[must_use]
+    pub fn options(&self) -> FileOptions {
+        FileOptions {
+            keep_settled: self.keep_settled,
+            redis: self.redis.clone(),
+            ..FileOptions::at(&self.path)
+        }
+    }
 }
 
 /// A Postgres.
@@ -37,6 +77,7 @@ impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Database::Sqlite(path) => write!(f, "{}", path.display()),
+            Database::Files(files) => write!(f, "{}", files.path.display()),
             Database::Postgres(postgres) => match postgres.options().place() {
                 Ok(place) => write!(f, "Postgres at {place}"),
                 Err(_) => f.write_str("Postgres"),
@@ -59,11 +100,12 @@ impl Postgres {
 }
 
 impl Database {
-    /// The file of SQLite.
+    /// The file of SQLite, or the folder of files.
     #[must_use]
     pub fn file(&self) -> Option<PathBuf> {
         match self {
             Database::Sqlite(path) => Some(path.clone()),
+            Database::Files(files) => Some(files.path.clone()),
             Database::Postgres(_) => None,
         }
     }
@@ -73,9 +115,8 @@ impl Database {
         match (self, other) {
             (Database::Sqlite(one), Database::Sqlite(other)) => one == other,
             (Database::Postgres(one), Database::Postgres(other)) => one.address == other.address,
-            (Database::Sqlite(_), Database::Postgres(_)) | (Database::Postgres(_), Database::Sqlite(_)) => {
-                false
-            }
+            (Database::Files(one), Database::Files(other)) => one.path == other.path,
+            (Database::Sqlite(_) | Database::Postgres(_) | Database::Files(_), _) => false,
         }
     }
 }

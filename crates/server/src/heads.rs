@@ -24,7 +24,7 @@ use standfast_core::id::{RunId, Seq};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::clock::Clock;
 use standfast_store::audit::SignedCoverage;
-use standfast_store::{postgres, sqlite};
+use standfast_store::{file, postgres, sqlite};
 use tokio::sync::watch;
 
 use crate::database::Database;
@@ -328,6 +328,10 @@ fn current(database: &Database) -> Result<SignedCoverage, HeadError> {
         Database::Sqlite(file) => {
             sqlite::heads(file, take_run).map_err(|error| failed(&error))?;
             sqlite::audit_entries(file, take_entry).map_err(|error| failed(&error))?;
+        }
+        Database::Files(files) => {
+            file::heads(&files.path, take_run).map_err(|error| failed(&error))?;
+            file::audit_entries(&files.path, take_entry).map_err(|error| failed(&error))?;
         }
         Database::Postgres(named) => {
             let options = named.options();

@@ -146,7 +146,8 @@ async fn time_ends_a_command_with_everything_it_started() {
     let tool = with(CommandOptions { max_execution_time: Millis(300), ..options() });
     let script = format!("echo begun; sleep {word} & sleep {word}");
     let result = json_of(&failed(&tool, json!({"argv": ["sh", "-c", script]})).await);
-    let expected = json!({"exit_code": null, "stdout": "begun\n", "stderr": "", "timed_out": true});
+    let expected = json!({"exit_code": null, "stdout": "begun\n", "stderr": "", "timed_out": true,
+        "note": "it was ended after 300 milliseconds (`max_execution_time`)"});
     assert_eq!(result, expected);
     wait_for_processes(&word, 0, Duration::from_secs(1));
 }

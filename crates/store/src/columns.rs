@@ -167,7 +167,7 @@ pub(crate) fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Cor
 }
 
 /// What a decided hold was, kept with its row.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
     kind: HoldKind,
     agent: AgentName,

@@ -44,6 +44,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::Store;
+use crate::file::{FileOptions, FileStore};
 use crate::memory::MemoryStore;
 use crate::postgres::{PostgresOptions, PostgresStore};
 use crate::sqlite::{SqliteOptions, SqliteStore};
@@ -68,6 +69,20 @@ pub fn memory() -> Box<dyn Backend> {
 #[must_use]
 pub fn sqlite() -> Box<dyn Backend> {
     Box::new(SqliteBackend(tempfile::tempdir().unwrap()))
+}
+
+/// A folder of files in a directory of its own, which goes with it.
+#[must_use]
+pub fn file() -> Box<dyn Backend> {
+    Box::new(FileBackend(tempfile::tempdir().unwrap()))
+}
+
+struct FileBackend(tempfile::TempDir);
+
+impl Backend for FileBackend {
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::new(FileStore::open(&FileOptions::at(self.0.path().join("files"))).unwrap())
+    }
 }
 
 /// A database of its own on the Postgres that the tests share.
@@ -202,6 +217,10 @@ macro_rules! conformance {
                 a_session_is_closed_for_good,
                 sessions_are_listed_newest_first,
                 a_session_belongs_to_its_user,
+                a_run_begun_without_a_session_has_its_own,
+                a_second_run_in_a_runs_own_session_finds_the_first,
+                a_runs_own_session_is_changed_and_closed,
+                anothers_session_of_the_same_name_is_another,
                 tenants_are_listed,
                 ;
             counts:

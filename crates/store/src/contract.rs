@@ -20,6 +20,7 @@ use standfast_core::time::Timestamp;
 use tokio::sync::broadcast;
 
 use crate::batch::Batch;
+use crate::call_query::CallQuery;
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
@@ -56,6 +57,20 @@ pub trait RunStore: Send + Sync + 'static {
     /// The links that hold the events after `after`, in order, at most `limit`.
     fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>>;
 
+    /// The row of a run and all its links, of one moment. A layer over a store that reads both at once may be short of the
+    /// last links: whoever goes on with them compares them with the row.
+    fn load_with_links(&self, run: RunId) -> Answer<(StoredRun, Vec<Link>)> {
+        // In this order: links that came after the row are left out.
+        let (load, links) = (self.load(run), self.links(run, Seq(0), usize::MAX));
+        Box::pin(async move {
+            let stored = load.await?;
+            let last = stored.row.run.state.seq;
+            let mut links = links.await?;
+            links.retain(|link| link.next() <= last.plus(1));
+            Ok((stored, links))
+        })
+    }
+
     /// A large value of a run.
     fn blob(&self, run: RunId, digest: Digest) -> Answer<Option<String>>;
 
@@ -74,6 +89,13 @@ pub trait RunStore: Send + Sync + 'static {
 
     /// Open holds of a tenant, oldest first, in pages.
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>>;
+
+    /// Ids of outside jobs, by conversation or by how they stand, if the store has an index of them; none means that it has
+    /// none, and whoever asks looks through runs and holds. What it names may have changed since.
+    fn find_calls(&self, query: CallQuery) -> Answer<Option<Vec<HoldId>>> {
+        let _ = query;
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// The tenants that have runs, by name.
     fn tenants(&self) -> Answer<Vec<Tenant>>;

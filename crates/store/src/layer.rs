@@ -14,6 +14,7 @@ use standfast_core::time::Timestamp;
 use tokio::sync::broadcast;
 
 use crate::batch::Batch;
+use crate::call_query::CallQuery;
 use crate::contract::{
     Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, Store,
     WorkStore,
@@ -80,6 +81,11 @@ pub trait RunLayer: Layer {
         self.below().list_holds(query)
     }
 
+    /// See [`RunStore::find_calls`].
+    fn find_calls(&self, query: CallQuery) -> Answer<Option<Vec<HoldId>>> {
+        self.below().find_calls(query)
+    }
+
     /// See [`RunStore::tenants`].
     fn tenants(&self) -> Answer<Vec<Tenant>> {
         self.below().tenants()
@@ -136,6 +142,10 @@ impl<L: RunLayer> RunStore for L {
 
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
         RunLayer::list_holds(self, query)
+    }
+
+    fn find_calls(&self, query: CallQuery) -> Answer<Option<Vec<HoldId>>> {
+        RunLayer::find_calls(self, query)
     }
 
     fn tenants(&self) -> Answer<Vec<Tenant>> {

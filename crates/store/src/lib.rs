@@ -9,6 +9,7 @@
 
 pub mod audit;
 mod batch;
+mod call_query;
 mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -16,6 +17,7 @@ mod contract;
 mod error;
 pub mod export;
 mod fairness;
+pub mod file;
 mod layer;
 pub mod memory;
 mod observer;
@@ -30,6 +32,7 @@ pub mod sqlite;
 mod subscription;
 
 pub use batch::{AudienceMember, Batch, ExpectedHead, Guard, LeaseChange, Notice, Seal, SideWrite};
+pub use call_query::{CallQuery, CallStatus};
 pub use contract::{
     Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, Store,
     WorkStore,
@@ -38,7 +41,7 @@ pub use error::StoreError;
 pub use layer::{
     AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, SecretLayer, SessionLayer, WorkLayer,
 };
-pub use observer::Observer;
+pub use observer::{Effort, Observer};
 pub use query::{
     Audience, AuditEntry, Claim, Claimant, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat,
     HoldFilter, HoldQuery, InboxCounts, KeyNote, KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter,

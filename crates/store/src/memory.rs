@@ -4,7 +4,7 @@
 //! One lock around plain collections, no cleverness. It holds everything that the other backends hold, and loses it
 //! when the process ends.
 
-mod state;
+pub(crate) mod state;
 
 use std::future::ready;
 use std::sync::{Mutex, MutexGuard, PoisonError};

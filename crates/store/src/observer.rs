@@ -4,6 +4,22 @@
 
 use standfast_core::project::HoldChange;
 
+/// Something that a store did on its way to the disk or the database. Counted, because counts do not depend on how busy
+/// the machine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Effort {
+    /// A statement of the writer, other than those that begin and end its transactions.
+    WriteStatement,
+    /// A commit that waited for the disk.
+    Sync,
+    /// A transaction that only reads.
+    ReadTransaction,
+    /// A statement in one of those.
+    ReadStatement,
+    /// A round trip to a database elsewhere.
+    Trip,
+}
+
 /// Watches a store at work.
 pub trait Observer: std::fmt::Debug + Send + Sync {
     /// Microseconds of a clock that never goes back.
@@ -14,4 +30,13 @@ pub trait Observer: std::fmt::Debug + Send + Sync {
 
     /// An append that was handed over at this instant of its clock is durable, with these changed holds.
     fn appended(&self, handed_over: u64, holds: &[HoldChange]);
+
+    /// Whether it wants to hear of every [`Effort`]. Asked once, when the store is opened: telling costs a little with
+    /// each statement.
+    fn counts_efforts(&self) -> bool {
+        false
+    }
+
+    /// The store did this once more.
+    fn spent(&self, _effort: Effort) {}
 }

@@ -5,8 +5,9 @@
 //! after the store has acknowledged everything below them. If an append fails, everything decided on top of it is
 //! thrown away and the same *commands* are decided again on what is really there: a tool's result is a command and is
 //! kept, never run again; so is a model's reply, unless it was asked with something that is not there in the end: then the
-//! core refuses it. What is written beside the events is data: [`Writes`].
+//! core refuses it. What is written beside the events is data: [`Writes`]. Several runs in one append are `joint.rs`.
 
+mod joint;
 mod writes;
 
 use std::collections::VecDeque;
@@ -21,7 +22,7 @@ use standfast_core::event::Envelope;
 use standfast_core::hold::RecordedDecision;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::policy::{Role, Verdicts};
-use standfast_core::project::RunRow;
+use standfast_core::project::{HoldChange, HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
@@ -30,6 +31,7 @@ use crate::batch::{Batch, LeaseChange, Seal};
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 
+pub use joint::{JointSettlement, append_jointly};
 pub use writes::{
     LeaseRule, NoticeRule, NoticeTrigger, SideWrites, Writes, asks_people, has_relatives, hold_given_up,
     keeps_lease,
@@ -79,6 +81,8 @@ pub struct SettledOrder {
     pub outcome: Result<Outcome, Refusal>,
     /// The events that were written.
     pub events: Vec<Envelope>,
+    /// The holds that they decided.
+    pub decided: Vec<HoldRow>,
     /// Sub-runs that must now be canceled.
     pub cancel_children: Vec<RunId>,
 }
@@ -119,6 +123,8 @@ pub struct Pipeline {
     flight: VecDeque<OrderInFlight>,
     /// Orders that must be decided again, or whose answers are still unknown.
     grounded: VecDeque<GroundedOrder>,
+    /// What is settled and was not told yet: whoever settled it went away before.
+    done: Vec<SettledOrder>,
 }
 
 /// An order, behind the start of the run if it is the first one.
@@ -146,8 +152,33 @@ struct OrderInFlight {
     settled: SettledOrder,
     /// The row after it; the same as before when nothing is written.
     row: Option<RunRow>,
-    /// First event and the answer of the store; none when nothing is written.
-    append: Option<(Seq, Answer<()>)>,
+    /// None when nothing is written.
+    append: Option<Append>,
+}
+
+/// An append on its way to the store.
+struct Append {
+    /// Its first event.
+    first: Seq,
+    answer: AppendAnswer,
+}
+
+/// The answer of the store is kept as soon as it is there: whoever waits for it may go away at any moment.
+enum AppendAnswer {
+    Awaited(Answer<()>),
+    Known(Result<(), StoreError>),
+}
+
+impl Append {
+    /// Waits for the answer, and keeps it.
+    async fn answered(&mut self) -> Result<(), StoreError> {
+        let known = match &mut self.answer {
+            AppendAnswer::Awaited(answer) => answer.await,
+            AppendAnswer::Known(known) => return known.clone(),
+        };
+        self.answer = AppendAnswer::Known(known.clone());
+        known
+    }
 }
 
 impl Pipeline {
@@ -155,16 +186,20 @@ impl Pipeline {
     #[must_use]
     pub fn of(store: Arc<dyn Store>, row: RunRow) -> Pipeline {
         let run = row.run.facts.id;
-        Pipeline { store, run, durable: Some(row), flight: VecDeque::new(), grounded: VecDeque::new() }
+        Pipeline::at(store, run, Some(row))
     }
 
     /// Begins a run. Its first append is handed over at once; `commands` of the order follow it in the same link.
     pub fn start(store: Arc<dyn Store>, start: Start, order: Order) -> Result<Pipeline, Refusal> {
         let run = start.id;
-        let mut pipeline =
-            Pipeline { store, run, durable: None, flight: VecDeque::new(), grounded: VecDeque::new() };
+        let mut pipeline = Pipeline::at(store, run, None);
         pipeline.take_off(Work { start: Some(Box::new(start)), order })?;
         Ok(pipeline)
+    }
+
+    fn at(store: Arc<dyn Store>, run: RunId, durable: Option<RunRow>) -> Pipeline {
+        let (flight, grounded) = (VecDeque::new(), VecDeque::new());
+        Pipeline { store, run, durable, flight, grounded, done: Vec::new() }
     }
 
     /// The run as it will be once everything that was pushed is durable. To plan by, never to show.
@@ -201,17 +236,21 @@ impl Pipeline {
         }
     }
 
-    /// Waits until everything pushed is durable, deciding again what lost a race.
+    /// Waits until everything pushed is durable, deciding again what lost a race. May be dropped at any point and called
+    /// again, also after more was pushed: nothing is lost, written twice or told twice.
     pub async fn settle(&mut self) -> Settlement {
-        let mut done = Vec::new();
         for _ in 0..TRIES {
-            match self.land(&mut done).await {
-                Ok(()) => return Settlement { done, failed: None },
+            match self.land().await {
+                Ok(()) => return self.settlement(None),
                 Err(StoreError::Conflict { .. }) if self.durable.is_some() => {}
-                Err(error) => return Settlement { done, failed: Some(error) },
+                Err(error) => return self.settlement(Some(error)),
             }
         }
-        Settlement { done, failed: Some(StoreError::Conflict { run: self.run }) }
+        self.settlement(Some(StoreError::Conflict { run: self.run }))
+    }
+
+    fn settlement(&mut self, failed: Option<StoreError>) -> Settlement {
+        Settlement { done: std::mem::take(&mut self.done), failed }
     }
 
     /// Gives back the orders that are not settled, for a caller that must decide otherwise (a guard did not hold). After
@@ -223,10 +262,11 @@ impl Pipeline {
         unsettled.into_iter().map(|work| work.order).collect()
     }
 
-    /// One pass: take off what is pending, then wait for everything in the air.
-    async fn land(&mut self, done: &mut Vec<SettledOrder>) -> Result<(), StoreError> {
+    /// One pass: take off what waits, then wait for everything in the air. Whatever is found out is kept before anything
+    /// else is waited for, because whoever waits may go away.
+    async fn land(&mut self) -> Result<(), StoreError> {
         if !self.grounded.is_empty() {
-            self.settle_lost(done).await?;
+            self.settle_lost().await?;
             self.reload().await?;
             for grounded in std::mem::take(&mut self.grounded) {
                 if let Err(refusal) = self.take_off(grounded.work) {
@@ -234,62 +274,56 @@ impl Pipeline {
                 }
             }
         }
-        while let Some(mut flying) = self.flight.pop_front() {
-            if self.flight.is_empty() && flying.append.is_none() && flying.settled.outcome.is_err() {
+        let landed = self.land_flight().await;
+        if let Err(error) = &landed {
+            self.ground(error).await;
+        }
+        landed
+    }
+
+    /// Lands one after the other, until none is left or the next one cannot.
+    async fn land_flight(&mut self) -> Result<(), StoreError> {
+        loop {
+            let is_last = self.flight.len() == 1;
+            let Some(flying) = self.flight.front_mut() else { return Ok(()) };
+            let landed = match &mut flying.append {
                 // It was refused, and no append of ours follows that would fail if others had changed the run meanwhile.
-                if let Err(error) = self.is_current().await {
-                    self.ground(flying, None, &error).await;
-                    return Err(error);
+                None if is_last && flying.settled.outcome.is_err() => self.is_current().await,
+                None => Ok(()),
+                Some(append) => {
+                    let answer = append.answered().await;
+                    let (first, ours) = (append.first, head(flying.row.as_ref()));
+                    match answer {
+                        Err(StoreError::Unknown { why }) => self.find_out(first, ours, why).await,
+                        known => known,
+                    }
                 }
-            }
-            let (first, result) = match flying.append.take() {
-                None => (None, Ok(())),
-                Some((first, answer)) => (Some(first), answer.await),
             };
-            let result = match (first, result) {
-                (Some(first), Err(StoreError::Unknown { why })) => {
-                    self.find_out(first, head(flying.row.as_ref()), why).await
-                }
-                (_, known) => known,
-            };
-            match result {
-                Ok(()) => {
-                    self.durable = flying.row;
-                    done.push(flying.settled);
-                }
-                Err(error) => {
-                    self.ground(flying, first, &error).await;
-                    return Err(error);
-                }
+            landed?;
+            if let Some(flying) = self.flight.pop_front() {
+                self.durable = flying.row;
+                self.done.push(flying.settled);
             }
         }
-        Ok(())
     }
 
     /// Everything still in the air was decided on top of what failed. The store refuses each of them, because each
     /// names the hash of the one before it; unless nobody knows whether that one was written.
-    async fn ground(&mut self, failed: OrderInFlight, first: Option<Seq>, error: &StoreError) {
-        let is_lost = matches!(error, StoreError::Unknown { .. });
-        let mut grounded = vec![(failed, first)];
-        while let Some(mut flying) = self.flight.pop_front() {
-            let first = match flying.append.take() {
-                None => None,
-                Some((first, answer)) => {
-                    // Written only if what is below it was, which is looked up before anything is decided again.
-                    let _ = answer.await;
-                    Some(first)
-                }
-            };
-            grounded.push((flying, first));
+    async fn ground(&mut self, error: &StoreError) {
+        for append in self.flight.iter_mut().filter_map(|flying| flying.append.as_mut()) {
+            // Written only if what is below it was, which is looked up before anything is decided again.
+            let _ = append.answered().await;
         }
-        self.grounded.extend(grounded.into_iter().map(|(flying, first)| GroundedOrder {
-            lost: is_lost.then(|| Box::new(LostAppend { first, row: flying.row, settled: flying.settled })),
-            work: flying.work,
+        let is_lost = matches!(error, StoreError::Unknown { .. });
+        self.grounded.extend(self.flight.drain(..).map(|flying| {
+            let first = flying.append.map(|append| append.first);
+            let lost = LostAppend { first, row: flying.row, settled: flying.settled };
+            GroundedOrder { lost: is_lost.then(|| Box::new(lost)), work: flying.work }
         }));
     }
 
     /// Looks up whether appends whose answers were lost had been written, as far as they had.
-    async fn settle_lost(&mut self, done: &mut Vec<SettledOrder>) -> Result<(), StoreError> {
+    async fn settle_lost(&mut self) -> Result<(), StoreError> {
         while let Some(lost) = self.grounded.front().and_then(|grounded| grounded.lost.as_ref()) {
             let (first, ours) = (lost.first, head(lost.row.as_ref()));
             let written = match first {
@@ -300,7 +334,7 @@ impl Pipeline {
                 Ok(()) => {
                     if let Some(GroundedOrder { lost: Some(lost), .. }) = self.grounded.pop_front() {
                         self.durable = lost.row;
-                        done.push(lost.settled);
+                        self.done.push(lost.settled);
                     }
                 }
                 Err(unknown @ StoreError::Unknown { .. }) => return Err(unknown),
@@ -365,25 +399,27 @@ impl Pipeline {
     /// Decides on the tip and hands the append over.
     fn take_off(&mut self, work: Work) -> Result<(), Refusal> {
         let order = &work.order;
-        let before = self.tip_row().filter(|_| work.start.is_none()).cloned();
-        let decided = match (&work.start, &before) {
+        let before = self.tip_row().filter(|_| work.start.is_none());
+        let decided = match (&work.start, before) {
             (Some(start), _) => all(decide::start(start, &order.given.context())?, true, order),
             (None, Some(row)) => all(unchanged(&row.run), false, order),
             (None, None) => unreachable!("a pipeline begins with a run or with a start"),
         };
-        let beside = order.writes.beside(&decided);
-        let seal = Seal {
-            salt: order.given.entropy.draw("salt", 0).0,
-            lease: beside.lease.unwrap_or(LeaseChange::Keep),
-            guards: beside.guards,
-            puts: beside.puts,
+        let batch = sealed(before, &decided, order);
+        let row = batch.as_ref().map(|batch| &batch.row).or(before).cloned();
+        let closed = |change: &HoldChange| match change {
+            HoldChange::Close(row) => Some(row.clone()),
+            HoldChange::Open(_) | HoldChange::Update(_) => None,
         };
-        let batch = Batch::seal(before.as_ref(), &decided, seal);
-        let row = batch.as_ref().map(|batch| batch.row.clone()).or(before);
-        let append = batch.map(|batch| (batch.link.header.first, self.store.append(vec![batch])));
+        let closed = batch.iter().flat_map(|batch| &batch.holds).filter_map(closed).collect();
+        let append = batch.map(|batch| Append {
+            first: batch.link.header.first,
+            answer: AppendAnswer::Awaited(self.store.append(vec![batch])),
+        });
         let settled = SettledOrder {
             outcome: decided.outcome,
             events: decided.events,
+            decided: closed,
             cancel_children: decided.cancel_children,
         };
         self.flight.push_back(OrderInFlight { work, settled, row, append });
@@ -393,6 +429,18 @@ impl Pipeline {
 
 fn head(row: Option<&RunRow>) -> Option<Digest> {
     row.map(|row| row.head)
+}
+
+/// What is written for an order that came to this; nothing where it changes nothing.
+fn sealed(before: Option<&RunRow>, decided: &Transition, order: &Order) -> Option<Batch> {
+    let beside = order.writes.beside(decided);
+    let seal = Seal {
+        salt: order.given.entropy.draw("salt", 0).0,
+        lease: beside.lease.unwrap_or(LeaseChange::Keep),
+        guards: beside.guards,
+        puts: beside.puts,
+    };
+    Batch::seal(before, decided, seal)
 }
 
 fn unchanged(run: &Run) -> Transition {

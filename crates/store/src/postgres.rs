@@ -13,6 +13,7 @@ mod deliveries;
 mod failure;
 mod group;
 mod hints;
+mod known;
 mod lists;
 mod nodes;
 mod numbers;
@@ -200,6 +201,16 @@ impl RunStore for PostgresStore {
 
     fn load(&self, run: RunId) -> Answer<StoredRun> {
         self.begin(|shared| async move { read::load(&shared.pool, run).await })
+    }
+
+    fn load_with_links(&self, run: RunId) -> Answer<(StoredRun, Vec<Link>)> {
+        self.begin(move |shared| async move {
+            // One after the other: links that came after the row are left out, none is missing.
+            let stored = read::load(&shared.pool, run).await?;
+            let mut links = read::links(&shared.pool, run, Seq(0), usize::MAX).await?;
+            links.retain(|link| link.next() <= stored.row.run.state.seq.plus(1));
+            Ok((stored, links))
+        })
     }
 
     fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {

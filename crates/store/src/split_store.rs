@@ -201,6 +201,10 @@ impl RunStore for SplitStore {
         self.of(run).load(run)
     }
 
+    fn load_with_links(&self, run: RunId) -> Answer<(StoredRun, Vec<Link>)> {
+        self.of(run).load_with_links(run)
+    }
+
     fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
         self.of(run).links(run, after, limit)
     }

@@ -2,19 +2,26 @@
 //!
 //! WAL with `synchronous=FULL`. One writer thread takes everything that waits into one transaction and acknowledges
 //! after COMMIT, so that many runs share one sync. Reads use connections of their own and never wait for the writer.
-//! Start with `schema.rs` (the file), `writer.rs` (the thread), `append.rs` (what an append does), `sql.rs` (every
-//! statement).
+//! Start with `schema.rs` (the file), `writer.rs` (the thread), `gather.rs` (groups), `append.rs` (what an append does),
+//! `remembered.rs` (what the writer need not look up), `sql.rs` (every statement).
 
 mod append;
 mod audit;
+mod conversations;
 mod credentials;
 mod deliveries;
+mod dense;
+mod efforts;
 mod erase;
 mod files;
+mod gather;
+mod holds;
+mod job;
 mod names;
 #[cfg(test)]
 mod plans;
 mod read;
+mod remembered;
 mod rows;
 mod schema;
 mod snapshot;
@@ -52,9 +59,10 @@ use crate::subscription::{
 use append::EncodedBatch;
 use credentials::CredentialChange;
 use deliveries::SubscriptionChange;
+use job::Job;
 use read::Readers;
 use tally::Tallies;
-use writer::{Job, Writer};
+use writer::Writer;
 
 pub use audit::{audit_entries, export, heads, verify, verify_against};
 pub use credentials::CredentialFile;
@@ -97,7 +105,11 @@ impl SqliteStore {
     /// program, a file that another store has open, and a SQLite library with known corruption bugs.
     pub fn open(options: &SqliteOptions) -> Result<SqliteStore, OpenError> {
         let file = schema::open(options)?;
-        let readers = Arc::new(Readers::of_open(&options.path, file.files.clone()));
+        let readers = Arc::new(Readers::of_open(
+            &options.path,
+            file.files.clone(),
+            efforts::counting(options.observer.as_ref()),
+        ));
         let tallies = Arc::new(Tallies::default());
         let writer = Writer::start(file, options, tallies.clone())?;
         Ok(SqliteStore {
@@ -128,19 +140,31 @@ impl RunStore for SqliteStore {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         let encoded: Vec<EncodedBatch> = batches.into_iter().map(EncodedBatch::new).collect();
         let now = self.observer.as_ref().map_or(0, |observer| observer.now());
-        self.writer.hand_over(|reply| Job::Append(encoded, now, reply))
+        self.writer.hand_over_append(encoded, now)
     }
 
     fn load(&self, run: RunId) -> Answer<StoredRun> {
-        let loaded = self.readers.read(|reading| reading.load(run));
+        let loaded = self.readers.load(run);
         if let Err(StoreError::Corrupt { run, .. }) = &loaded {
             self.tallies.quarantined(*run);
         }
         Box::pin(std::future::ready(loaded))
     }
 
+    fn load_with_links(&self, run: RunId) -> Answer<(StoredRun, Vec<Link>)> {
+        let read = self.readers.read(|reading| {
+            let stored = reading.load(run)?;
+            Ok((stored, reading.links(run, Seq(0), usize::MAX)))
+        });
+        if let Err(StoreError::Corrupt { run, .. }) = &read {
+            self.tallies.quarantined(*run);
+        }
+        let loaded = read.and_then(|(stored, links)| Ok((stored, links?)));
+        Box::pin(std::future::ready(loaded))
+    }
+
     fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
-        self.read(|reading| reading.links(run, after, limit))
+        Box::pin(std::future::ready(self.readers.read_one(|reading| reading.links(run, after, limit))))
     }
 
     fn blob(&self, run: RunId, digest: Digest) -> Answer<Option<String>> {
@@ -152,7 +176,7 @@ impl RunStore for SqliteStore {
     }
 
     fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
-        self.read(|reading| reading.facts(run))
+        Box::pin(std::future::ready(self.readers.read_one(|reading| reading.facts(run))))
     }
 
     fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {

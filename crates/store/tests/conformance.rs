@@ -18,6 +18,11 @@ mod sqlite {
     standfast_store::conformance!(standfast_store::conformance::sqlite);
 }
 
+/// S2-24, C9.
+mod file {
+    standfast_store::conformance!(standfast_store::conformance::file);
+}
+
 mod postgres {
     standfast_store::conformance!(standfast_store::conformance::postgres);
 }

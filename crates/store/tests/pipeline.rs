@@ -27,11 +27,11 @@ use standfast_core::link::{FIRST_PREVIOUS, Link};
 use standfast_core::message::{Message, ToolResult, Usage};
 use standfast_core::run::Run;
 use standfast_store::memory::MemoryStore;
-use standfast_store::pipeline::{Order, Pipeline, SettledOrder, Writes};
+use standfast_store::pipeline::{Order, Pipeline, SettledOrder, Settlement, Writes};
 use standfast_store::{Guard, RunStore, SideWrite, StoreError};
 
 use block_on::block_on;
-use pipeline_support::faulty::{Fault, Faulty, Plan, Sneak};
+use pipeline_support::faulty::{Fault, Faulty, Pace, Plan, Sneak};
 use pipeline_support::script::{
     BEGINNING, NODE, People, Script, events, first_order, links, next_order, order, user,
 };
@@ -51,6 +51,16 @@ fn settle_all(pipeline: &mut Pipeline, done: &mut Vec<SettledOrder>) {
         }
     }
     panic!("it never settles");
+}
+
+/// Polls a settling so many times and then lets go of it; what it came to if it came to its end before.
+fn settle_for(pipeline: &mut Pipeline, polls: usize) -> Option<Settlement> {
+    let mut settling = pin!(pipeline.settle());
+    let mut context = Context::from_waker(Waker::noop());
+    (0..polls).find_map(|_| match settling.as_mut().poll(&mut context) {
+        Poll::Ready(settlement) => Some(settlement),
+        Poll::Pending => None,
+    })
 }
 
 /// Pushes all orders ahead in groups, with one attempt to settle after each, and settles the rest in the end.
@@ -125,6 +135,33 @@ proptest! {
         prop_assert_eq!(hashes(&links(&*store.inner, script.start.id)), hashes(&script.links));
     }
 
+    /// (f) The same with clients that go away again and again, wherever they wait.
+    #[test]
+    fn clients_that_go_away_change_nothing(
+        choices in prop::collection::vec(any::<u8>(), 1..30),
+        appends in faults(),
+        reads_lost in prop::collection::vec(prop::bool::weighted(0.3), 0..20),
+        drops in prop::collection::vec(1usize..6, 1..12),
+    ) {
+        let script = Script::new(&choices, People::Decide);
+        let plan = Plan {
+            appends: appends.into(),
+            reads_lost: reads_lost.into(),
+            pace: Pace::WhenAskedAgain,
+            ..Plan::default()
+        };
+        let store = Arc::new(Faulty::new(plan));
+        let mut pipeline = begin(&script, &store);
+        let mut done = Vec::new();
+        for (order, polls) in script.orders.iter().zip(drops.iter().cycle()) {
+            pipeline.push(order.clone());
+            done.extend(settle_for(&mut pipeline, *polls).into_iter().flat_map(|settlement| settlement.done));
+        }
+        settle_all(&mut pipeline, &mut done);
+        prop_assert_eq!(done, script.settled);
+        prop_assert_eq!(hashes(&links(&*store.inner, script.start.id)), hashes(&script.links));
+    }
+
     /// (c) Others write in between: what lost a race is decided again, and no reply and no result is lost or doubled
     /// unless the run ended.
     #[test]
@@ -147,10 +184,96 @@ proptest! {
                 settle_all(&mut pipeline, &mut done);
                 order = next_order(pipeline.tip().unwrap(), at, *choice, People::Approve);
             }
-pushed . push ( PushRecord { at , is_due : is_due ( pipeline . tip ( ) . unwrap ( ) , & order ) } ) ; pipeline . push ( order ) ;
+            pushed.push(PushRecord { at, is_due: is_due(pipeline.tip().unwrap(), &order) });
+            pipeline.push(order);
         }
         settle_all(&mut pipeline, &mut done);
         check_log(&store.inner, run, &done, &pushed)?;
+    }
+}
+
+/// Settles with a client that goes away after so many looks, pushing the rest of the orders then; says whether it got that far.
+fn play_with_one_who_leaves(
+    script: &Script,
+    plan: Plan,
+    polls: usize,
+) -> (Arc<Faulty>, Vec<SettledOrder>, bool) {
+    let store = Arc::new(Faulty::new(Plan { pace: Pace::WhenAskedAgain, ..plan }));
+    let mut pipeline = begin(script, &store);
+    let half = script.orders.len() / 2;
+    script.orders[..half].iter().for_each(|order| pipeline.push(order.clone()));
+    let mut done = Vec::new();
+    let left_early = match settle_for(&mut pipeline, polls) {
+        Some(settlement) => {
+            done.extend(settlement.done);
+            false
+        }
+        None => true,
+    };
+    script.orders[half..].iter().for_each(|order| pipeline.push(order.clone()));
+    settle_all(&mut pipeline, &mut done);
+    (store, done, left_early)
+}
+
+/// (f) Whoever settles may go away wherever it waits: for an answer, for the look after one that was lost, for those behind
+/// it, for the run to be loaded again. Nothing is lost, written twice or told twice, and more can be pushed meanwhile.
+#[test]
+fn settling_can_be_dropped_wherever_it_waits() {
+    let script = Script::new(&(0..24u8).map(|n| n.wrapping_mul(37)).collect::<Vec<_>>(), People::Decide);
+    use Fault::{AnswerLost, NeverArrived, None as Fine, Unavailable};
+    let plans: [&[Fault]; 5] = [
+        &[],
+        &[Fine, AnswerLost, Fine, AnswerLost],
+        &[Fine, Fine, NeverArrived, Fine, Fine, Fine, NeverArrived],
+        &[Unavailable, Fine, Fine, Unavailable, AnswerLost, NeverArrived],
+        &[AnswerLost, AnswerLost, AnswerLost, NeverArrived, AnswerLost],
+    ];
+    for (number, appends) in plans.iter().enumerate() {
+        for reads_lost in [vec![], vec![true], vec![false, true, true]] {
+            for polls in 1.. {
+                let plan = Plan {
+                    appends: appends.iter().copied().collect(),
+                    reads_lost: reads_lost.clone().into(),
+                    ..Plan::default()
+                };
+                let (store, done, left_early) = play_with_one_who_leaves(&script, plan, polls);
+                let what = format!("plan {number}, lost reads {reads_lost:?}, dropped after {polls} polls");
+                assert_eq!(done, script.settled, "{what}");
+                assert_eq!(hashes(&links(&*store.inner, script.start.id)), hashes(&script.links), "{what}");
+                if !left_early {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// (f) The same while others write in between, so that what was in the air is decided again.
+#[test]
+fn settling_that_lost_a_race_can_be_dropped_wherever_it_waits() {
+    for polls in 1.. {
+        let script = Script::new(&[], People::Approve);
+        let run = script.start.id;
+        let sneaks = [None, None, foreign(run, 2, 3), None, foreign(run, 4, 3)].into();
+        let plan = Plan { sneaks, pace: Pace::WhenAskedAgain, ..Plan::default() };
+        let store = Arc::new(Faulty::new(plan));
+        let mut pipeline = begin(&script, &store);
+        for at in 0..4 {
+            pipeline.push(order(at, Actor::Client(user("client")), say(&format!("ours-{at}"))));
+        }
+        let settled = settle_for(&mut pipeline, polls);
+        let left_early = settled.is_none();
+        let mut done = settled.map(|settlement| settlement.done).unwrap_or_default();
+        pipeline.push(order(4, Actor::Client(user("client")), say("ours-4")));
+        settle_all(&mut pipeline, &mut done);
+        assert_eq!(done.len(), 6, "dropped after {polls} polls: {done:?}");
+        let said: Vec<String> = events(&*store.inner, run).iter().filter_map(heard).collect();
+        let ours: Vec<&String> = said.iter().filter(|text| text.starts_with("ours")).collect();
+        assert_eq!(ours, ["ours-0", "ours-1", "ours-2", "ours-3", "ours-4"], "dropped after {polls} polls");
+        assert_eq!(said.iter().filter(|text| text.starts_with("foreign")).count(), 2, "{said:?}");
+        if !left_early {
+            break;
+        }
     }
 }
 
@@ -183,7 +306,8 @@ fn foreign(run: RunId, at: usize, kind: u8) -> Option<Sneak> {
             (0, _) => (Actor::Client(user("boss")), Command::Cancel { reason: Some("enough".into()) }),
             (1 | 2, Some(hold)) => {
                 let decide = Decide { hold, digest: None, revision: None };
-                let resolve = Resolve { decide, resolution: Choice::Approve, idempotency_key: None };
+                let resolve =
+                    Resolve { decide, resolution: Choice::Approve, idempotency_key: None, message: None };
                 (Actor::Person(user("bob")), Command::Resolve(resolve))
             }
             (_, _) => (Actor::Client(user("visitor")), say(&format!("foreign-{at}"))),

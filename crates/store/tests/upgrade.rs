@@ -1,11 +1,12 @@
 //! F29: a database that is full of waiting runs and has the schema of an earlier version is opened by this one.
 //!
 //! For each earlier schema a database is made by its migrations alone and filled with what a store wrote; then the store
-//! opens it, and every hold can be decided. Whoever adds a migration has the new case without writing it.
+//! opens it, and every hold can be decided. Whoever adds a migration has the new case without writing it. What SQLite
+//! databases are filled with was written by the last version whose rows had the form of the first: it is a file here.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::Connection;
@@ -18,6 +19,7 @@ use standfast_store::conformance::faults::{fresh_file, open};
 use standfast_store::conformance::support::{
     NewRun, SHELL, Scribe, block_on, checked, holds_by, resolve, runs_by, the_hold,
 };
+use standfast_store::memory::MemoryStore;
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::{HoldFilter, RunFilter, SessionChange, SessionKey, Store, postgres, sqlite};
 
@@ -61,6 +63,12 @@ fn fill(store: &dyn Store, scribe: &mut Scribe) -> (Vec<(RunRow, HoldId)>, Vec<R
     let first = SessionKey::of(&held[0].0.run.facts);
     let notes = SessionChange::Metadata { before: "{}".into(), after: "{\"a\":1}".into() };
     assert!(block_on(store.change_session(first, notes, scribe.now)).unwrap());
+    // One that was begun without naming a conversation.
+    let id = scribe.run_id(&Tenant::new("default").unwrap());
+    let alone = NewRun { id: Some(id), session: id.own_session(), ..NewRun::of("helper") };
+    let alone = write(started(scribe, &alone));
+    let alone = write(scribe.reply(&alone, &[SHELL]));
+    held.push((alone.clone(), the_hold(&alone)));
     let queued = write(started(scribe, &NewRun::of("other")));
     let shared = write(started(scribe, &NewRun::of("helper").in_session("s-0").of_user("eve")));
     let ended = write(started(scribe, &NewRun::of("other")));
@@ -81,6 +89,13 @@ fn expect_whole(store: &dyn Store, scribe: &mut Scribe, held: &[(RunRow, HoldId)
         let filter = RunFilter::SessionOf(key.owner, key.agent, key.session);
         assert_eq!(block_on(store.list_runs(runs_by(filter))).unwrap().items, std::slice::from_ref(row));
     }
+    // One that nobody named is found by its run's name.
+    let (alone, _) = held.last().unwrap();
+    let key = SessionKey::of(&alone.run.facts);
+    assert_eq!(key.session, alone.run.facts.id.own_session());
+    assert!(block_on(store.session(key.clone())).unwrap().is_some());
+    let filter = RunFilter::SessionOf(key.owner, key.agent, key.session);
+    assert_eq!(block_on(store.list_runs(runs_by(filter))).unwrap().items, std::slice::from_ref(alone));
     let open = block_on(store.list_holds(holds_by(HoldFilter::All))).unwrap();
     assert_eq!(open.items.len(), held.len());
     for (row, hold) in held {
@@ -93,6 +108,11 @@ fn expect_whole(store: &dyn Store, scribe: &mut Scribe, held: &[(RunRow, HoldId)
     assert_eq!(block_on(store.list_holds(holds_by(HoldFilter::All))).unwrap().items, []);
 }
 
+/// A file that the version with schema 16 filled in the way that [`fill`] does.
+fn written_before() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/databases/schema-16.sqlite")
+}
+
 #[test]
 fn sqlite_files_of_every_earlier_schema_are_upgraded() {
     let all = migrations("sqlite");
@@ -100,8 +120,9 @@ fn sqlite_files_of_every_earlier_schema_are_upgraded() {
         // Numbers may have gaps.
         let version = all[earlier - 1].0;
         let (_directory, full) = fresh_file();
+        std::fs::copy(written_before(), &full).unwrap();
         let mut scribe = Scribe::new(1);
-        let (held, others) = fill(&*open(&full).unwrap(), &mut scribe);
+        let (held, others) = fill(&MemoryStore::new(), &mut scribe);
         let (_directory, file) = fresh_file();
         let old = Connection::open(&file).unwrap();
         for (_, text) in all.iter().take(earlier) {

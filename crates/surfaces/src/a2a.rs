@@ -29,4 +29,4 @@ mod v03;
 mod wire;
 
 pub use push::Push;
-pub use routes::{problems_as_errors, routes};
+pub use routes::{retells, routes};

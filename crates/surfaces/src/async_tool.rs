@@ -16,7 +16,7 @@ mod rate;
 mod routes;
 mod wire;
 
-pub use error::problems_as_errors;
+pub use error::retells;
 pub use files::{ExportCount, NotWritten, mirror, write_files};
 pub use notice::JobReceiver;
 pub use routes::{alias, routes};

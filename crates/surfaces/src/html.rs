@@ -11,6 +11,6 @@ mod render;
 pub(crate) use assets::routes as asset_routes;
 pub(crate) use csrf::{PostedForm, Token, cookie_of, keep as keep_token};
 pub(crate) use failure::Failure;
-pub use failure::problems_as_pages;
+pub use failure::retells;
 pub(crate) use headers::{add as add_headers, with as with_headers};
 pub(crate) use render::{Site, Templates};

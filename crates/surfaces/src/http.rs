@@ -13,10 +13,11 @@ mod openapi;
 mod preface;
 mod problem;
 pub mod refusal;
-pub mod request_id;
+mod request_id;
 mod site;
 pub mod status;
 mod stay;
+mod surroundings;
 mod time;
 mod written;
 
@@ -24,12 +25,13 @@ pub use app::App;
 pub use extract::{
     Args, JsonBody, Repeatable, Segment, UnparsedJson, body_bytes, idempotency_key, is_too_deep,
 };
-pub use guard::{Pass, Peer, behind_the_door};
+pub use guard::{Pass, Peer};
 pub use listen::serve;
 pub use openapi::described;
 pub(crate) use problem::keep_advice;
 pub use problem::{Problem, ProblemDetails, RecordedDecision};
 pub use site::{mount, site};
 pub use stay::{INVALID, Stay};
+pub use surroundings::{Reteller, Retelling, surrounded};
 pub use time::{http_date, parse_rfc3339, rfc3339};
 pub use written::when_written;

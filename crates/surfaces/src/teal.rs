@@ -13,5 +13,5 @@ mod routes;
 mod stream;
 mod wire;
 
-pub use error::problems_as_errors;
+pub use error::retells;
 pub use routes::routes;

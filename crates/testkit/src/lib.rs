@@ -2,7 +2,7 @@
 //!
 //! Knows the product as its users do, by its program, its routes and its commands; never its types. `binary.rs` finds the
 //! program that is tested, `process.rs` starts it, `cli.rs` and `http.rs` ask it, `wait.rs` waits. What it calls in tests:
-//! `provider.rs` (a model), `receiver.rs` (webhooks), `other_server.rs` (tools).
+//! `provider.rs` (a model), `receiver.rs` (webhooks), `other_server.rs` (tools), `redis.rs` (an index).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,6 +15,7 @@ pub mod other_server;
 pub mod process;
 pub mod provider;
 pub mod receiver;
+pub mod redis;
 pub mod wait;
 
 pub use binary::standfast;

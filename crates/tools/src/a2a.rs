@@ -3,9 +3,11 @@
 //! The task is begun once: its id is stored, in the hold that the call waits in, before anything waits, and every later
 //! start goes on with it. While the call waits it is rows; the engine asks now and then how the task is (`watch`). What
 //! the remote agent asks becomes a hold of this server, and the answer travels back. `card.rs` is who the remote agent
-//! is, `wire.rs` how it is spoken to, `asks.rs` what people are asked, `task.rs` the result of a task.
+//! is, `wire.rs` how it is spoken to, `asks.rs` what people are asked, `task.rs` the result of a task; `canned.rs` is the
+//! client without a connection, for conformance kits.
 
 mod asks;
+pub mod canned;
 pub mod card;
 mod task;
 mod wire;
@@ -33,7 +35,7 @@ use standfast_engine::tool::{
 use self::asks::RemoteQuestion;
 use self::card::Card;
 use self::task::{Stage, Task};
-use self::wire::{Line, SendError, SendResult};
+use self::wire::{Line, SendError, SendResult, Transport};
 use super::agent::{Arguments, SCHEMA};
 
 /// The rule of remote agents whose card is not the one that the model was told of; the card's digest follows it.
@@ -175,7 +177,7 @@ impl RemoteAgent {
     }
 
     fn line<'a>(&'a self, card: &'a Card) -> Line<'a> {
-        Line { options: &self.options, card }
+        Line { options: &self.options, card, transport: Transport::Http }
     }
 
     fn now(&self) -> Timestamp {

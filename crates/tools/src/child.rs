@@ -50,6 +50,8 @@ pub struct Order {
     pub memory_limit: u64,
     /// How many bytes a file may have that it writes.
     pub file_limit: u64,
+    /// How many bytes it may write, all files together.
+    pub disk_limit: u64,
     /// What it can reach; none is everything.
     pub plan: Option<Plan>,
     /// Its environment, beside what every command has.
@@ -91,6 +93,8 @@ pub enum End {
     TimedOut,
     /// It had more processes than it may have.
     TooManyProcesses,
+    /// It had written more bytes than it may write.
+    WroteTooMuch,
 }
 
 /// What was kept of a stream.
@@ -231,6 +235,7 @@ fn arguments(order: &Order) -> Vec<OsString> {
     words.push(format!("--process-limit={}", order.process_limit).into());
     words.push(format!("--memory-limit={}", order.memory_limit).into());
     words.push(format!("--file-limit={}", order.file_limit).into());
+    words.push(format!("--disk-limit={}", order.disk_limit).into());
     words.extend(sandbox_word(order.plan.as_ref()).map(OsString::from));
     if let Some(directory) = &order.directory {
         let mut word = OsString::from("--directory=");

@@ -2,18 +2,21 @@
 //!
 //! The text of a command is split into words as a POSIX shell splits it (quotes, backslashes and `#` comments), and
 //! nothing else of a shell happens: `$HOME`, `;`, `|` and `*` are ordinary characters. Which commands need a person is
-//! `command/rules.rs`, how one is started and ended `child.rs`, what it can reach `sandbox.rs`.
+//! `command/rules.rs`, how one is started and ended `child.rs`, what it can reach `sandbox.rs`,
+//! what people and the model get to see of it `command/result.rs`.
 
 pub mod authority;
 mod git;
 mod operands;
+mod result;
 pub mod rules;
+mod warning;
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use standfast_core::body::Body;
 use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
@@ -21,8 +24,8 @@ use standfast_core::message::{FileDigest, Replay, ToolResult};
 use standfast_core::time::Millis;
 use standfast_engine::tool::{CommandLine, Invocation, Judgement, Nature, Outcome, Tool, ToolFuture};
 
-use super::child::{self, CapturedStream, CommandResult, End, MissingReport, Order, Report};
-use super::sandbox::{self, Confinement, Isolation, NoSandbox, Plan, Reach};
+use super::child::{self, Order};
+use super::sandbox::{self, Confinement, Isolation, NoSandbox, Plan, Reach, real_or_planned};
 
 /// How it is described to the model.
 const DESCRIPTION: &str = "Run one program with arguments. There is no shell: no pipes, no redirection, no variables, \
@@ -42,7 +45,7 @@ pub struct CommandOptions {
     /// Whether a command that is not listed is refused (true) or a person is asked (false). Not said: true where there
     /// is a list of allowed commands, and false where there is none.
     pub deny_by_default: Option<bool>,
-    /// Where commands run, and the only place that they can write to. None is where the server runs.
+    /// Where commands run, and the only place that they can write to beside `writable`. None is where the server runs.
     pub working_directory: Option<PathBuf>,
     /// How long each may take.
     pub max_execution_time: Millis,
@@ -54,12 +57,16 @@ pub struct CommandOptions {
     pub memory_limit: u64,
     /// How many bytes a file may have that it writes.
     pub file_limit: u64,
+    /// How many bytes it may write, all files together.
+    pub disk_limit: u64,
     /// Whether the kernel confines them.
     pub confinement: Confinement,
     /// Whether they get namespaces of their own, where they are confined.
     pub isolation: Isolation,
     /// What of the network they reach, where they are confined.
     pub network: Reach,
+    /// Directories that they can change beside the working directory.
+    pub writable: Vec<PathBuf>,
     /// Directories that they can read beside those of the system and the working directory.
     pub readable: Vec<PathBuf>,
     /// What they can never reach: configuration, store, keys (T26).
@@ -67,8 +74,8 @@ pub struct CommandOptions {
 }
 
 impl Default for CommandOptions {
-    /// Every command asks a person; two minutes, 64 KiB of output, 64 processes, 2 GiB of memory, files of 2 GiB, confined,
-    /// without network.
+    /// Every command asks a person; two minutes, 64 KiB of output, 64 processes, 2 GiB of memory, files of 2 GiB and 4 GiB in
+    /// all, confined, without network.
     fn default() -> CommandOptions {
         CommandOptions {
             allowed_commands: None,
@@ -80,9 +87,11 @@ impl Default for CommandOptions {
             process_limit: 64,
             memory_limit: 2 << 30,
             file_limit: 2 << 30,
+            disk_limit: 4 << 30,
             confinement: Confinement::On,
             isolation: Isolation::Namespaces,
             network: Reach::None,
+            writable: Vec::new(),
             readable: Vec::new(),
             protected: Vec::new(),
         }
@@ -90,6 +99,12 @@ impl Default for CommandOptions {
 }
 
 impl CommandOptions {
+    /// What commands can change: the working directory and `writable`, without links.
+    fn changeable(&self) -> Vec<PathBuf> {
+        let directory = self.working_directory.clone().unwrap_or_else(|| PathBuf::from("."));
+        std::iter::once(&directory).chain(&self.writable).map(|path| real_or_planned(path)).collect()
+    }
+
     /// Whether a command that is not listed is refused.
     #[must_use]
     pub fn denies_by_default(&self) -> bool {
@@ -142,7 +157,7 @@ impl CommandTool {
         let mut argv = argv(&invocation.arguments)?;
         rules::forbidden(&self.options, &argv)?;
         let directory = self.options.working_directory.clone();
-        let path = search_path(directory.as_deref());
+        let path = search_path(&self.options);
         if let Some(program) = argv.first_mut() {
             *program = found(program, &path)?;
         }
@@ -155,6 +170,7 @@ impl CommandTool {
             process_limit: self.options.process_limit,
             memory_limit: self.options.memory_limit,
             file_limit: self.options.file_limit,
+            disk_limit: self.options.disk_limit,
             plan: self.plan.clone(),
             env: git::environment(),
             token: invocation.token(),
@@ -167,7 +183,7 @@ impl Tool for CommandTool {
         let (order, shim) = (self.order(&invocation), self.shim.clone());
         Box::pin(async move {
             match order {
-                Ok(order) => outcome(child::run(&shim, &order).await, &order),
+                Ok(order) => result::outcome(child::run(&shim, &order).await, &order),
                 Err(bad) => Outcome::Done(ToolResult::Failed(Body::text(format!("not executed: {bad}")))),
             }
         })
@@ -185,7 +201,11 @@ impl Tool for CommandTool {
 impl CommandLine for CommandTool {
     fn files(&self, arguments: &str) -> Vec<FileDigest> {
         let Ok(argv) = argv(arguments) else { return Vec::new() };
-        operands::files(&self.options, &argv, &search_path(self.options.working_directory.as_deref()))
+        operands::files(&self.options, &argv, &search_path(&self.options))
+    }
+
+    fn warning(&self, arguments: &str) -> Option<String> {
+        warning::of(&self.options, self.plan.as_ref()?, &argv(arguments).ok()?)
     }
 
     /// A line and its words are the same command.
@@ -202,6 +222,7 @@ fn plan(options: &CommandOptions) -> Result<Plan, NoSandbox> {
         None => PathBuf::from("."),
     };
     let plan = Plan::around(&workspace, &options.readable, &options.protected, options.network)?;
+    let plan = plan.with_writable(&options.writable, &options.protected)?;
     Ok(Plan { isolation: options.isolation, ..plan })
 }
 
@@ -256,13 +277,14 @@ fn listed(allowed: &[String]) -> String {
 }
 
 /// Where programs are looked for: the server's `PATH` without relative entries and without what commands can write to.
-fn search_path(directory: Option<&Path>) -> OsString {
+fn search_path(options: &CommandOptions) -> OsString {
     let usual = || OsString::from("/usr/local/bin:/usr/bin:/bin");
     let all = std::env::var_os("PATH").unwrap_or_else(usual);
-    let inside = directory.and_then(|directory| directory.canonicalize().ok());
+    // Whoever runs commands where the server runs has said nothing of what is theirs.
+    let inside = if options.working_directory.is_some() { options.changeable() } else { Vec::new() };
     let trusted = std::env::split_paths(&all).filter(|entry| {
         let real = entry.canonicalize().unwrap_or_else(|_| entry.clone());
-        entry.is_absolute() && !inside.as_ref().is_some_and(|inside| real.starts_with(inside))
+        entry.is_absolute() && !inside.iter().any(|inside| real.starts_with(inside))
     });
     std::env::join_paths(trusted).unwrap_or_else(|_| usual())
 }
@@ -313,63 +335,6 @@ fn command_text(arguments: &str) -> Option<String> {
 /// Errs on the side of refusing: also inside quotes.
 fn has_comment(command: &str) -> bool {
     command.split_whitespace().any(|word| word.starts_with('#'))
-}
-
-/// What came of it. A command that ended by itself is a result, whatever its exit code says.
-fn outcome(report: Result<Report, MissingReport>, order: &Order) -> Outcome {
-    Outcome::Done(match report {
-        Ok(Report::Ran(ran)) => match ran.end {
-            End::Exit(_) => ToolResult::Ok(shown(ran, order)),
-            End::Signal(_) | End::TimedOut | End::TooManyProcesses => ToolResult::Failed(shown(ran, order)),
-        },
-        Ok(Report::NotStarted(why)) => ToolResult::Failed(Body::text(format!("not executed: {why}"))),
-        Err(lost @ MissingReport::Unknown(_)) => return Outcome::Unknown(lost.to_string()),
-        Err(lost) => ToolResult::Failed(Body::text(lost.to_string())),
-    })
-}
-
-fn shown(ran: CommandResult, order: &Order) -> Body {
-    #[derive(Serialize)]
-    struct ShownCommand {
-        exit_code: Option<i32>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        signal: Option<i32>,
-        stdout: String,
-        stderr: String,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        truncated: bool,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        timed_out: bool,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        too_many_processes: bool,
-    }
-    let (exit_code, signal) = match ran.end {
-        End::Exit(code) => (Some(code), None),
-        End::Signal(signal) => (None, Some(signal)),
-        End::TimedOut | End::TooManyProcesses => (None, None),
-    };
-    let shown = ShownCommand {
-        exit_code,
-        signal,
-        truncated: ran.stdout.dropped > 0 || ran.stderr.dropped > 0,
-        timed_out: ran.end == End::TimedOut,
-        too_many_processes: ran.end == End::TooManyProcesses,
-        stdout: noted(ran.stdout, order),
-        stderr: noted(ran.stderr, order),
-    };
-    let json = serde_json::to_string(&shown).ok().and_then(|text| RawJson::parse(&text).ok());
-    let Some(json) = json else { unreachable!("strings and numbers are JSON") };
-    Body::Json(json)
-}
-
-/// The text with a note where something is missing.
-fn noted(kept: CapturedStream, order: &Order) -> String {
-    match kept.dropped {
-        0 => kept.text,
-        dropped => {
-            format!("{}\n[{dropped} more bytes; {} bytes of output are kept]", kept.text, order.output_limit)
-        }
-    }
 }
 
 #[cfg(test)]

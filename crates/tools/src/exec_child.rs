@@ -1,9 +1,10 @@
 //! The shim between the server and a command: it makes a session and process group of its own, starts the command in
 //! it, confined as it was told, reports, and ends everything that the command started.
 //!
-//! Everything ends when the command ends, when its time is up, when it has too many processes, or when standard input
-//! closes: then the server does not want the command any more, or is dead. The shim is a subreaper: what leaves the
-//! group stays below it and is found. What it has to say it says last, and then it ends itself with the group.
+//! Everything ends when the command ends, when its time is up, when it has too many processes or has written too much
+//! (`watch.rs`), or when standard input closes: then the server does not want the command any more, or is dead. The shim
+//! is a subreaper: what leaves the group stays below it and is found. What it has to say it says last, and then it ends
+//! itself with the group.
 //!
 //! A confined command is started in three stages (`stages.rs`); what is described here is the last one.
 //!
@@ -11,6 +12,7 @@
 //! server. Then closing standard input is the only way to let go of it.
 
 mod stages;
+mod watch;
 
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -22,8 +24,10 @@ use std::time::Duration;
 
 use crate::cgroup::ControlGroups;
 use crate::child::{CapturedStream, CommandResult, End, Report};
-use crate::descendants::{below, end_below, tasks_of_machine};
-use crate::sandbox::Plan;
+use crate::descendants::end_below;
+use crate::sandbox::{self, Plan};
+use watch::{Excess, Limits};
+
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -33,12 +37,6 @@ use rustix::process::{
 
 /// How long output may still come after everything has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-
-/// How often the number of processes is looked at.
-const LOOKS_EVERY: Duration = Duration::from_millis(20);
-
-/// Every so many looks everything is counted, however few tasks the machine has.
-const COUNTS_EVERY: u32 = 25;
 
 /// What is to run, and how far it may go.
 #[derive(Debug, clap::Args)]
@@ -64,6 +62,12 @@ pub struct ExecChild {
     /// Bytes that a file may have that it writes; 0 is no limit.
     #[arg(long, default_value_t = 0)]
     file_limit: u64,
+    /// Bytes that it may write, all files together; 0 is no limit.
+    #[arg(long, default_value_t = 0)]
+    disk_limit: u64,
+    /// Make it a user of its own where that can be had: nobody else counts its tasks.
+    #[arg(long)]
+    own_user: bool,
     /// What it can reach, as JSON; without this, everything.
     #[arg(long)]
     sandbox: Option<String>,
@@ -90,6 +94,8 @@ enum Stage {
     Between,
     /// In its own.
     Inside,
+    /// Beside the second one, for as long as that needs a user namespace to name.
+    Namespace,
 }
 
 impl Stage {
@@ -98,6 +104,7 @@ impl Stage {
             Stage::Outside => "outside",
             Stage::Between => "between",
             Stage::Inside => "inside",
+            Stage::Namespace => "namespace",
         }
     }
 }
@@ -108,8 +115,8 @@ enum News {
     Ended,
     /// Nobody wants it any more.
     Unwanted,
-    /// It has more processes than it may have.
-    TooMany,
+    /// It has more of something than it may have.
+    Excess(Excess),
 }
 
 /// Runs a command until it ends, its time is up or standard input closes.
@@ -151,6 +158,10 @@ fn staged(order: &ExecChild) -> Result<ExitCode, String> {
             plan.writable.push(scratch.clone());
             attend(order, Some(plan))
         }
+        (Stage::Namespace, _, _) => {
+            let held = sandbox::hold_namespace();
+            Ok(if held.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
         (Stage::Between | Stage::Inside, _, _) => Err("it was given no list of what can be reached".into()),
     }
 }
@@ -176,12 +187,9 @@ fn awaiting<T: Send + 'static>(work: impl FnOnce(T) + Send + 'static) -> Sender<
 /// Hands standard input on to a program until the program ends or nobody is at the other end of standard input.
 fn relay(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
     let (tell, news) = channel();
-    let (ended, too_many) = (tell.clone(), tell.clone());
-    let limit = order.process_limit;
-    std::thread::spawn(move || {
-        wait_for_too_many(limit);
-        let _ = too_many.send(News::TooMany);
-    });
+    let (ended, excess) = (tell.clone(), tell.clone());
+    let (limit, limits) = (order.process_limit, Limits::of(order));
+    std::thread::spawn(move || excess.send(News::Excess(limits.wait_for_excess())));
     let end_of_program = awaiting(move |program| {
         let _ = waitid(WaitId::Pid(program), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let _ = ended.send(News::Ended);
@@ -203,7 +211,8 @@ fn relay(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
     child.stdin.take().into_iter().for_each(|input| drop(hand_on.send(input)));
     match news.recv() {
         Ok(News::Ended) => {}
-        Ok(News::TooMany) => eprintln!("it had more than {limit} processes and was ended"),
+        Ok(News::Excess(Excess::Processes)) => eprintln!("it had more than {limit} processes and was ended"),
+        Ok(News::Excess(Excess::Written)) => eprintln!("it wrote too much and was ended"),
         // Its own standard input is closed by now: a program that ends by that gets the time to do so.
         Ok(News::Unwanted) | Err(_) => {
             let _ = news.recv_timeout(LAST_WORDS);
@@ -269,7 +278,7 @@ fn supervise(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> 
     let (stdout, read_stdout) = Stream::keep(&budget, &closed);
     let (stderr, read_stderr) = Stream::keep(&budget, &closed);
     drop(closed);
-    let (news, end_of_command) = listen(order.process_limit, order.stage);
+    let (news, end_of_command) = listen(Limits::of(order), order.stage);
     let StartedCommand { mut child, groups } = start(order, plan, |command| {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     })?;
@@ -279,7 +288,8 @@ fn supervise(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> 
     drop((read_stdout, read_stderr));
     let how = match news.recv_timeout(Duration::from_millis(order.time_limit_ms)) {
         Ok(News::Ended) => child.wait().map_or(End::TimedOut, end_of),
-        Ok(News::TooMany) => End::TooManyProcesses,
+        Ok(News::Excess(Excess::Processes)) => End::TooManyProcesses,
+        Ok(News::Excess(Excess::Written)) => End::WroteTooMuch,
         Err(RecvTimeoutError::Timeout) => End::TimedOut,
         Ok(News::Unwanted) | Err(RecvTimeoutError::Disconnected) => {
             end_below(getpid());
@@ -295,20 +305,17 @@ fn supervise(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> 
     Ok(end(order.stage))
 }
 
-/// Three threads that wait: for the end of the command, once it is known, for the end of standard input, for too many
-/// processes.
-fn listen(process_limit: u32, stage: Stage) -> (Receiver<News>, Sender<Pid>) {
+/// Three threads that wait: for the end of the command, once it is known, for the end of standard input, for too much of
+/// something.
+fn listen(limits: Limits, stage: Stage) -> (Receiver<News>, Sender<Pid>) {
     let (tell, news) = channel();
-    let (ended, too_many) = (tell.clone(), tell.clone());
+    let (ended, excess) = (tell.clone(), tell.clone());
     let end_of_command = awaiting(move |command| {
         // Not reaped here: as long as it is not, the main thread can kill it by its number.
         let _ = waitid(WaitId::Pid(command), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let _ = ended.send(News::Ended);
     });
-    std::thread::spawn(move || {
-        wait_for_too_many(process_limit);
-        let _ = too_many.send(News::TooMany);
-    });
+    std::thread::spawn(move || excess.send(News::Excess(limits.wait_for_excess())));
     std::thread::spawn(move || {
         let mut ignored = [0; 64];
         let mut stdin = std::io::stdin();
@@ -320,19 +327,6 @@ fn listen(process_limit: u32, stage: Stage) -> (Receiver<News>, Sender<Pid>) {
         end(stage);
     });
     (news, end_of_command)
-}
-
-/// Root is not bound by a limit on processes, so they are counted: often when the machine has many more than before,
-/// now and then otherwise.
-fn wait_for_too_many(limit: u32) {
-    let before = tasks_of_machine().unwrap_or(0);
-    for look in 1u32.. {
-        std::thread::sleep(LOOKS_EVERY);
-        let many_more = tasks_of_machine().is_none_or(|now| now > before + u64::from(limit) / 2);
-        if (many_more || look % COUNTS_EVERY == 0) && below(getpid()).len() > limit as usize {
-            return;
-        }
-    }
 }
 
 fn end_of(status: ExitStatus) -> End {
@@ -358,7 +352,7 @@ fn end(stage: Stage) -> ExitCode {
             let _ = kill_current_process_group(Signal::KILL);
             ExitCode::FAILURE
         }
-        Stage::Between | Stage::Inside => std::process::exit(1),
+        Stage::Between | Stage::Inside | Stage::Namespace => std::process::exit(1),
     }
 }
 

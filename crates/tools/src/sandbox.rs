@@ -6,12 +6,15 @@
 
 #[cfg(target_os = "linux")]
 mod linux;
+mod refusal;
 mod roots;
 
 use std::path::{Path, PathBuf};
 
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
+pub use refusal::words;
 pub use roots::real_or_planned;
 
 /// Whether the kernel confines commands.
@@ -96,7 +99,7 @@ pub enum NoSandbox {
     },
     /// What must not be reached lies where commands can write.
     #[error(
-        "{} lies inside of {}, which commands can change; choose another working directory, or move the file",
+        "{} lies inside of {}, which commands can change; choose another directory, or move the file",
         protected.display(), workspace.display()
     )]
     Exposed {
@@ -131,6 +134,18 @@ impl Plan {
         })
     }
 
+    /// With these directories to change as well; nothing of what is protected may lie inside.
+    pub fn with_writable(mut self, more: &[PathBuf], protected: &[PathBuf]) -> Result<Plan, NoSandbox> {
+        for path in more {
+            let path = roots::real(path)?;
+            if let Some(protected) = exposed(&path, protected) {
+                return Err(NoSandbox::Exposed { protected, workspace: path });
+            }
+            self.writable.push(path);
+        }
+        Ok(self)
+    }
+
     /// Confines the thread that calls this, and everything that it starts from now on. There is no way back.
     pub fn apply(&self) -> Result<(), NoSandbox> {
         #[cfg(target_os = "linux")]
@@ -155,6 +170,32 @@ pub fn leave(writable: &[PathBuf]) -> Spaces {
     return linux::spaces::leave(writable);
     #[cfg(not(target_os = "linux"))]
     Spaces::default()
+}
+
+/// The same as a user of its own, in the user namespace that this process holds; none where that cannot be had, and an
+/// error where it went wrong half-way.
+pub fn leave_as_own_user(holder: Pid, writable: &[PathBuf]) -> Result<Option<Spaces>, String> {
+    #[cfg(target_os = "linux")]
+    return match linux::own_user::namespace(holder) {
+        Ok(namespace) => linux::own_user::leave(&namespace, writable),
+        Err(_) => Ok(None),
+    };
+    #[cfg(not(target_os = "linux"))]
+    Ok(None)
+}
+
+/// Holds a user namespace for [`leave_as_own_user`] until standard input closes.
+pub fn hold_namespace() -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    return linux::own_user::hold_namespace();
+    #[cfg(not(target_os = "linux"))]
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+/// Bounds what temporary files take where they are in memory; called with mounts of its own only.
+pub fn bound_scratch(scratch: &Path, bytes: u64) {
+    #[cfg(target_os = "linux")]
+    linux::spaces::bound_scratch(scratch, bytes);
 }
 
 /// Mounts a `/proc` of the processes in sight; called by the first process of a tree of its own.

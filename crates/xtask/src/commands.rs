@@ -35,12 +35,12 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "test",
         arguments: "",
-        summary: "what CI does: format, tidy, needs, clippy, product, tests, browser tests, doc tests, book, deny",
+        summary: "what CI does: format, tidy, needs, clippy, product, tests, counts of a cycle, browser tests, doc tests, book, deny",
     },
     Subcommand {
         name: "bench",
         arguments: "[ARGS…]",
-        summary: "measure the approval cycle over HTTP (--quick, --full, --json FILE; --postgres: several servers; --store: the store alone)",
+        summary: "measure the approval cycle over HTTP (--quick, --full, --json FILE; --counts: only count, beside the checked-in table; --postgres: several servers; --store: the store alone)",
     },
     Subcommand {
         name: "faults",

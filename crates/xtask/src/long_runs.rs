@@ -3,14 +3,17 @@
 //! The programs themselves are targets of the crates that they measure and break; this knows how they are started.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{needs, process};
+use crate::{needs, process, product};
+
+/// Names the build of the bench that counts to the one that measures; the bench says the same.
+const COUNTING_BENCH: &str = "STANDFAST_COUNTING_BENCH";
 
 /// The approval cycle, as what is shipped is built: over HTTP, or with `--store` as the first argument the store's part of it alone. With `--a2a`, what it
-/// is compared with is installed before.
+/// is compared with is installed before; with `--counts` nothing is measured by the clock.
 pub(crate) fn bench(root: &Path, arguments: &[OsString]) -> Result<()> {
     match arguments.split_first() {
         Some((first, rest)) if first == "--store" => process::cargo_with(
@@ -18,14 +21,45 @@ pub(crate) fn bench(root: &Path, arguments: &[OsString]) -> Result<()> {
             &["bench", "--profile", "dist", "-p", "standfast-store", "--bench", "cycle", "--"],
             rest,
         ),
+        Some(_) | None if has(arguments, "--counts") => counts(root, arguments),
         Some(_) | None => {
-            if arguments.iter().any(|argument| argument == "--a2a") {
+            if has(arguments, "--a2a") {
                 needs::install_for_a2a_bench(root)?;
             }
-            let bench = ["bench", "--profile", "dist", "-p", "standfast", "--bench", "http", "--"];
-            process::cargo_with(root, &bench, arguments)
+            let features = if has(arguments, "--postgres") { "mimalloc,postgres" } else { "mimalloc" };
+            let counting = counting_bench(root, "release")?;
+            let bench =
+                ["run", "--profile", "dist", "-p", "standfast-bench", "--no-default-features", "--features"];
+            let mut measure = process::cargo_command(&[&bench[..], &[features, "--"]].concat());
+            measure.args(arguments).env(COUNTING_BENCH, counting);
+            process::run(root, measure)
         }
     }
+}
+
+/// What one cycle comes to, counted and compared with the checked-in table: the same in any profile, so the quickest to build
+/// will do.
+pub(crate) fn counts(root: &Path, arguments: &[OsString]) -> Result<()> {
+    let mut count = std::process::Command::new(counting_bench(root, "dev")?);
+    count.arg("--counts").args(arguments.iter().filter(|argument| *argument != "--counts"));
+    process::run(root, count)
+}
+
+/// Builds the bench that counts; where it is. Kept under a name of its own, as the one that measures has the same.
+fn counting_bench(root: &Path, profile: &str) -> Result<PathBuf> {
+    process::cargo(
+        root,
+        &["build", "--quiet", "--profile", profile, "-p", "standfast-bench", "--features", "counting"],
+    )?;
+    let folder = if profile == "dev" { "debug" } else { profile };
+    let built = process::target_folder(root).join(folder).join("standfast-bench");
+    let kept = process::target_folder(root).join("product/standfast-bench-counting");
+    product::keep(&built, &kept).with_context(|| format!("{} cannot be kept", kept.display()))?;
+    Ok(kept)
+}
+
+fn has(arguments: &[OsString], name: &str) -> bool {
+    arguments.iter().any(|argument| argument == name)
 }
 
 /// Every row of the fault matrix: those of the store, those of the server, the simulation. All are run, whatever one of

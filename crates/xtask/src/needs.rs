@@ -72,6 +72,8 @@ const SYSTEM_PACKAGES: &[SystemPackage] = &[
     SystemPackage { debian_name: "npm", program: "npm" },
     // One of the MCP servers is for repositories.
     SystemPackage { debian_name: "git", program: "git" },
+    // The index of the file store is tested with a real one, killed and flushed.
+    SystemPackage { debian_name: "redis-server", program: "redis-server" },
     // Certificates for a Postgres that encrypts.
     SystemPackage { debian_name: "openssl", program: "openssl" },
 ];
@@ -93,7 +95,7 @@ const PYTHON: &[(&str, &str)] =
     &[("a2a-clients", CLIENT_TESTS), ("a2a-clients-v03", OLDER_CLIENT_TESTS), ("mcp-servers", MCP_TESTS)];
 
 /// The same for the server that ours is compared with over A2A.
-const A2A_BENCH: (&str, &str) = ("a2a-bench", "crates/server/benches/http/a2a");
+const A2A_BENCH: (&str, &str) = ("a2a-bench", "crates/bench/a2a");
 
 /// Where the examples are; those in TypeScript are compiled with what their package.json names.
 const EXAMPLES: &str = "examples";

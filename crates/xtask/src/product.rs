@@ -51,7 +51,7 @@ fn build_and_keep(root: &Path, product: &Path) -> Result<()> {
 }
 
 /// Puts the program in its place in one step: a test that runs has the old one or the new one.
-fn keep(built: &Path, product: &Path) -> std::io::Result<()> {
+pub(crate) fn keep(built: &Path, product: &Path) -> std::io::Result<()> {
     let beside = product.with_extension(std::process::id().to_string());
     if let Some(folder) = product.parent() {
         std::fs::create_dir_all(folder)?;

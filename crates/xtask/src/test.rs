@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{book, needs, process, product, tidy};
+use crate::{book, long_runs, needs, process, product, tidy};
 
 struct Step {
     name: &'static str,
@@ -23,6 +23,7 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", run: clippy },
     Step { name: "product", run: |root| product::build(root).map(drop) },
     Step { name: "tests", run: tests },
+    Step { name: "counts", run: |root| long_runs::counts(root, &[]) },
     Step { name: "browser", run: browser },
     Step { name: "doc tests", run: |root| process::cargo(root, &["test", "--doc", "--workspace"]) },
     Step { name: "book", run: book::build_and_check },

@@ -123,7 +123,7 @@ fn ask_again(
     let opening = NewHold {
         call: call.no,
         policy: draft.ctx.definition.policy_for(&call.tool),
-        ask: Ask { reason, ..Ask::default() },
+        ask: Ask { reason, warning: draft.ctx.verdicts.warning(call.no), ..Ask::default() },
         judged: Some(PolicyVerdict { effect: Effect::Hold, rules, ..combined.judged }),
         votes: combined.votes,
         digest: Some(exhibit.digest),
@@ -225,6 +225,7 @@ fn answer_recovery(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<(), Ref
         late: false,
         judged: None,
         digest: None,
+        message: None,
     })));
     Ok(())
 }

@@ -25,6 +25,7 @@ pub(super) fn start(start: &Start, ctx: &Context<'_>) -> Result<Transition, Refu
         parent: start.parent,
         inbox: start.inbox.clone(),
         taken: start.taken == Admission::AtOnce,
+        history: start.history.clone(),
     });
     let started = Envelope { seq: Seq(1), at: ctx.now, actor: ctx.actor.clone(), event };
     let Some(run) = apply::begin(start.id, &started) else { unreachable!("the event is run.started") };

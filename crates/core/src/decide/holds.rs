@@ -16,7 +16,7 @@ use crate::event::{
 use crate::hold::{EditedArguments, Hold, HoldKind, OnDeny, RecordedDecision, Resolution};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
-use crate::message::PolicyVerdict;
+use crate::message::{Message, PolicyVerdict};
 use crate::mutant::Mutant;
 use crate::name::UserId;
 use crate::policy::{CombinedVerdict, Effect, Role};
@@ -53,10 +53,11 @@ pub(super) fn resolve(
     }
     refuse_if_stale(draft, &hold, &wanted.decide)?;
     match &wanted.resolution {
-        Choice::Approve if hold.has_quorum() => cast_vote(draft, &hold, role, wanted.idempotency_key.clone()),
+        Choice::Approve if hold.has_quorum() => cast_vote(draft, &hold, role, Some(wanted)),
         Choice::ApproveEdited { arguments } => {
             let change = checked_edit(draft, &hold, arguments)?;
             if hold.has_quorum() || change.needs_new_decision {
+                let change = Change { message: wanted.message.clone(), ..change };
                 return Ok(emit_edit(draft, &hold, change, role));
             }
             let resolution = Resolution::Approve { edited: Some(change.edited) };
@@ -135,6 +136,7 @@ pub(super) fn reject(
                 late: hold.expired_at.is_some(),
                 judged: None,
                 digest: None,
+                message: None,
             })));
         }
     }
@@ -316,14 +318,24 @@ fn refuse_if_stale(draft: &Draft<'_>, hold: &Hold, decide: &Decide) -> Result<()
 }
 
 /// Each person counts once; the last one needed decides.
-fn cast_vote(draft: &mut Draft<'_>, hold: &Hold, role: Role, key: Option<String>) -> Result<Answer, Refusal> {
+fn cast_vote(
+    draft: &mut Draft<'_>,
+    hold: &Hold,
+    role: Role,
+    wanted: Option<&Resolve>,
+) -> Result<Answer, Refusal> {
     let Some(by) = draft.ctx.actor.user().cloned() else {
         return Err(Refusal::NotAllowed(Some(draft.run.hold_id(hold.key))));
     };
     if hold.votes.contains(&by) {
         return Ok(Answer::Repeated);
     }
-    draft.emit(Event::HoldVoted(HoldVoted { hold: hold.key, by, role }));
+    draft.emit(Event::HoldVoted(HoldVoted {
+        hold: hold.key,
+        by,
+        role,
+        message: wanted.and_then(|wanted| wanted.message.clone()),
+    }));
     let votes = u32::try_from(hold.votes.len() + 1).unwrap_or(u32::MAX);
     let needed = hold.votes_needed.max(1);
     if votes < needed {
@@ -334,10 +346,11 @@ fn cast_vote(draft: &mut Draft<'_>, hold: &Hold, role: Role, key: Option<String>
         hold: hold.key,
         resolution: Resolution::Approve { edited: None },
         role: Some(role),
-        idempotency_key: key,
+        idempotency_key: wanted.and_then(|wanted| wanted.idempotency_key.clone()),
         late: hold.expired_at.is_some(),
         judged: None,
         digest,
+        message: None,
     })));
     Ok(Answer::Done)
 }
@@ -348,6 +361,8 @@ struct Change {
     verdict: CombinedVerdict,
     /// A rule that this hold's deciders were not shown holds the new arguments.
     needs_new_decision: bool,
+    /// The message that they came with.
+    message: Option<Box<Message>>,
 }
 
 fn checked_edit(draft: &Draft<'_>, hold: &Hold, arguments: &RawJson) -> Result<Change, Refusal> {
@@ -365,7 +380,7 @@ fn checked_edit(draft: &Draft<'_>, hold: &Hold, arguments: &RawJson) -> Result<C
     let revision = hold.revision + 1;
     let edited = EditedArguments { arguments: Body::Json(arguments.clone()), digest, revision, files };
     let needs_new_decision = !judge::unsatisfied(&verdict.judged, &hold.rules).is_empty();
-    Ok(Change { edited, verdict, needs_new_decision })
+    Ok(Change { edited, verdict, needs_new_decision, message: None })
 }
 
 fn emit_edit(draft: &mut Draft<'_>, hold: &Hold, change: Change, role: Role) -> Answer {
@@ -376,6 +391,7 @@ fn emit_edit(draft: &mut Draft<'_>, hold: &Hold, change: Change, role: Role) -> 
         judged: change.verdict.judged,
         votes_needed: if votes > 1 { votes } else { 0 },
         role,
+        message: change.message,
     }));
     Answer::Edited
 }
@@ -407,6 +423,7 @@ fn emit(
         late: hold.expired_at.is_some(),
         judged,
         digest,
+        message: wanted.message.clone(),
     })));
 }
 
@@ -419,6 +436,7 @@ fn resolved(hold: &Hold, resolution: Resolution, role: Option<Role>) -> Event {
         late: false,
         judged: None,
         digest: None,
+        message: None,
     }))
 }
 

@@ -133,7 +133,8 @@ pub(super) fn too_many_holds(max: usize) -> String {
 /// Opens the approval hold of a call that was judged.
 pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: CombinedVerdict) {
     let policy = draft.ctx.definition.policy_for(&call.tool);
-    let ask = Ask { reason: name_files(combined.reason, &call.files), ..Ask::default() };
+    let warning = draft.ctx.verdicts.warning(call.no);
+    let ask = Ask { reason: name_files(combined.reason, &call.files), warning, ..Ask::default() };
     open(
         draft,
         NewHold {

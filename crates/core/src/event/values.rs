@@ -5,7 +5,7 @@
 use super::{Event, ReleaseReason};
 use crate::body::{Blob, BlobRef, Body, WrongBlob};
 use crate::hold::Resolution;
-use crate::message::ToolResult;
+use crate::message::{Message, ToolResult};
 
 impl Event {
     /// Moves large values out of the event; what comes back is for the store.
@@ -46,8 +46,7 @@ impl Event {
             },
             Event::RunEnded(ended) => ended.result.iter_mut().for_each(visit),
             Event::MessageReceived(received) | Event::MessageQueued(received) => {
-                received.message.parts.iter_mut().for_each(|part| visit(part.body()));
-                received.message.metadata.iter_mut().for_each(visit);
+                written(&mut received.message, visit);
             }
             Event::ModelReplied(replied) => {
                 let reply = &mut replied.reply;
@@ -70,27 +69,41 @@ impl Event {
                 ask.resume.iter_mut().for_each(|state| visit(state));
                 [&mut ask.question, &mut ask.data, &mut ask.interim].into_iter().flatten().for_each(visit);
             }
-            Event::HoldEdited(edited) => visit(&mut edited.edited.arguments),
-            Event::HoldResolved(resolved) => match &mut resolved.resolution {
-                Resolution::Approve { edited: Some(edited) } => visit(&mut edited.arguments),
-                Resolution::Answer { value: body } | Resolution::Fail { error: body } => visit(body),
-                Resolution::Approve { edited: None }
-                | Resolution::Deny { .. }
-                | Resolution::Expire
-                | Resolution::Withdraw
-                | Resolution::Supersede => {}
-            },
+            Event::HoldVoted(voted) => {
+                voted.message.iter_mut().for_each(|message| written(message, visit));
+            }
+            Event::HoldEdited(edited) => {
+                visit(&mut edited.edited.arguments);
+                edited.message.iter_mut().for_each(|message| written(message, visit));
+            }
+            Event::HoldResolved(resolved) => {
+                match &mut resolved.resolution {
+                    Resolution::Approve { edited: Some(edited) } => visit(&mut edited.arguments),
+                    Resolution::Answer { value: body } | Resolution::Fail { error: body } => visit(body),
+                    Resolution::Approve { edited: None }
+                    | Resolution::Deny { .. }
+                    | Resolution::Expire
+                    | Resolution::Withdraw
+                    | Resolution::Supersede => {}
+                }
+                resolved.message.iter_mut().for_each(|message| written(message, visit));
+            }
             Event::RunClaimed(_)
             | Event::RunRepinned(_)
             | Event::RunErased(_)
             | Event::CallStarted(_)
             | Event::CallReturned(_)
             | Event::CallOrphaned(_)
-            | Event::HoldVoted(_)
             | Event::HoldAssigned(_)
             | Event::HoldReminded(_)
             | Event::HoldExpired(_)
             | Event::HoldReopened(_) => {}
         }
     }
+}
+
+/// Visits what somebody wrote in a message.
+fn written(message: &mut Message, visit: &mut dyn FnMut(&mut Body)) {
+    message.parts.iter_mut().for_each(|part| visit(part.body()));
+    message.metadata.iter_mut().for_each(visit);
 }

@@ -119,6 +119,7 @@ impl Log<'_> {
             parent: None,
             inbox: None,
             taken: true,
+            history: None,
         }));
         for message in state.history.iter().chain(&state.current_turn) {
             match (message.role, message.parts.as_slice()) {
@@ -325,6 +326,7 @@ impl Log<'_> {
             late: false,
             judged: None,
             digest: None,
+            message: None,
         })));
     }
 
@@ -334,7 +336,14 @@ impl Log<'_> {
         let hold = self.open(call, HoldKind::Approval);
         if is_edited {
             let edited = self.edited(call, arguments);
-            let edited = HoldEdited { hold, edited, judged: judged(), votes_needed: 0, role: Role::Owner };
+            let edited = HoldEdited {
+                hold,
+                edited,
+                judged: judged(),
+                votes_needed: 0,
+                role: Role::Owner,
+                message: None,
+            };
             self.push(Event::HoldEdited(edited));
         }
     }

@@ -9,7 +9,22 @@ use crate::name::ToolName;
 const DEFAULT: &str = "🔐 Tool Approval Required\n\nTool: {tool}\nInput: {input}\n\nPlease respond with one of: approve, deny, modify";
 
 /// The text of an approval: the tool's own prompt or the default one, with `{tool}` and `{input}` filled in. What is
-/// filled in is never looked at again, so that arguments cannot pull other values into the text.
+/// filled in is never looked at again, so that arguments cannot pull other values into the text. A warning follows.
+#[must_use]
+pub fn warned_approval_text(
+    prompt: Option<&str>,
+    tool: &ToolName,
+    arguments: &RawJson,
+    warning: Option<&str>,
+) -> String {
+    let text = approval_text(prompt, tool, arguments);
+    match warning {
+        Some(warning) => format!("{text}\n\n⚠️ {warning}"),
+        None => text,
+    }
+}
+
+/// The same without a warning.
 #[must_use]
 pub fn approval_text(prompt: Option<&str>, tool: &ToolName, arguments: &RawJson) -> String {
     let input = shown_input(arguments);

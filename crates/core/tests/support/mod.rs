@@ -78,6 +78,7 @@ impl Scene {
             inbox: None,
             message: Message::text("tidy up"),
             taken: Admission::Queued,
+            history: None,
         };
         let (limits, verdicts) = (Limits::default(), the_policy_says(Effect::Allow));
         let ctx = Context {
@@ -343,7 +344,7 @@ pub(crate) fn asked(tool: &str, arguments: &str) -> AskedCall {
 }
 
 pub(crate) fn resolve(hold: HoldKey, resolution: Choice) -> Command {
-    Command::Resolve(Resolve { decide: as_seen(hold), resolution, idempotency_key: None })
+    Command::Resolve(Resolve { decide: as_seen(hold), resolution, idempotency_key: None, message: None })
 }
 
 pub(crate) fn as_seen(hold: HoldKey) -> Decide {

@@ -48,7 +48,7 @@ fn verifies(folder: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// S2-24, C9, F19: what is pending in SQLite is moved to Postgres and decided there; what is pending there comes back. Ids, logs
+/// C9, F19: what is pending in SQLite is moved to Postgres and decided there; what is pending there comes back. Ids, logs
 /// and chains are the same on both sides.
 #[test]
 fn runs_move_to_another_database_and_back() {
@@ -92,7 +92,7 @@ fn runs_move_to_another_database_and_back() {
     assert_eq!(third.run(text(&runs[1]["id"]))["status"], "completed");
 }
 
-/// S2-24: one conversation alone, into a database that has others; and lines that were changed or cut are refused.
+/// C9: one conversation alone, into a database that has others; and lines that were changed or cut are refused.
 #[test]
 fn one_conversation_moves_and_changed_lines_are_refused() {
     let (from, to) = (with("driver: sqlite, database: a.db"), with("driver: sqlite, database: b.db"));

@@ -103,6 +103,8 @@ const ROUTES: &[&str] = &[
     "post /tealagents/v1alpha1/{agent}",
     "post /tealagents/v1alpha1/{agent}/sse",
     "get /tealagents/v1alpha1/{agent}/tasks/{task_id}",
+    "get /tealagents/v1alpha1/{agent}/tasks/{task_id}/response",
+    "get /tealagents/v1alpha1/{agent}/tasks/{task_id}/response/sse",
     "get /tealagents/v1alpha1/resume/{request_id}",
     "post /tealagents/v1alpha1/resume/{request_id}",
     "post /tealagents/v1alpha1/resume/{request_id}/sse",

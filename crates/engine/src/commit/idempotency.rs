@@ -169,6 +169,18 @@ impl Commit {
         self.unless_repeated(who, once, committed).await
     }
 
+    /// The same of several runs in one append.
+    pub(crate) async fn commit_jointly_once(
+        &self,
+        who: &Principal,
+        once: Option<&IdempotencyKey>,
+        lead: (RunRow, Change),
+        others: Vec<(RunRow, Change)>,
+    ) -> Result<Answer, EngineError> {
+        let committed = self.commit_jointly(lead, others).await;
+        self.unless_repeated(who, once, committed).await
+    }
+
     /// A request that was refused, perhaps because a concurrent duplicate of it was carried out a moment before.
     pub(crate) async fn unless_repeated(
         &self,

@@ -150,7 +150,8 @@ impl HoldMarks {
     }
 
     /// Notes that an answer was completely written: what it showed, and that whoever sent `answered` has its answer, so
-    /// that the same words are something new from now on. Comes back at once; a note that is lost is lost.
+    /// that the same words are something new from now on. A showing without holds takes back what was shown of its run
+    /// before. Comes back at once; a note that is lost is lost.
     pub fn note_written(
         &self,
         who: &Principal,
@@ -158,13 +159,13 @@ impl HoldMarks {
         answered: Option<(RunId, &IdempotencyKey)>,
     ) {
         let expires_at = self.host.clock.now().plus(REMEMBERED);
-        let asks = shown.iter().filter(|showing| !showing.holds.is_empty());
-        let mut notes: Vec<KeyNote> = asks
+        let mut notes: Vec<KeyNote> = shown
+            .iter()
             .map(|showing| KeyNote {
                 tenant: who.tenant.clone(),
                 key: mark_of(who, showing.run),
                 run: showing.run,
-                kept: Some((showing.digest(), expires_at)),
+                kept: (!showing.holds.is_empty()).then(|| (showing.digest(), expires_at)),
             })
             .collect();
         if let Some((run, once)) = answered {

@@ -24,7 +24,7 @@ use crate::commit::IdempotencyKey;
 use crate::host::Host;
 use crate::identity::{Identity, Owner};
 use crate::log::{Log, needs};
-use crate::receivers::{Deactivation, Receiver, SubscriptionError};
+use crate::receivers::{Deactivation, Receiver, SubscriptionError, UnresolvedHost};
 use crate::wakes::Wakes;
 
 /// Active subscriptions to an agent or a tenant that a tenant may have: every append looks at them.
@@ -107,7 +107,7 @@ impl Subscriptions {
             let secret = key.secret(&who.tenant, &id, known.receiver.secret);
             return same(known, request, new.once).map(|known| (known, secret));
         }
-        self.deliveries.callbacks.check_address(&new.url).await?;
+        self.deliveries.callbacks.check_address(&new.url, UnresolvedHost::Refused).await?;
         self.check_number(who, &new.hears).await?;
         self.identity.keep_rights(who, true).await?;
         let receiver = Receiver {

@@ -23,6 +23,7 @@ use standfast_core::time::Millis;
 use standfast_core::transcript::{continuation, stored_call};
 use standfast_store::StoreError;
 use tokio::task::{Id, JoinError, JoinSet};
+use tracing::Instrument as _;
 
 use super::account::account;
 use super::{Drive, Drives, Step, ToolEnd};
@@ -230,7 +231,7 @@ impl Drive {
                 None => came,
             })
         };
-        let handle = self.tools.spawn(drives.host.clock.follows(running));
+        let handle = self.tools.spawn(drives.host.clock.follows(running.in_current_span()));
         self.at_work.insert(handle.id(), CallAttempt { call, attempt });
         Ok(())
     }

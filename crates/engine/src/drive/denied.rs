@@ -13,6 +13,7 @@ use standfast_core::run::Run;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::{RunFilter, RunQuery};
 
+use super::known_log::with_known_log;
 use super::{Drive, Drives};
 use crate::policy;
 use crate::settings::Agent;
@@ -39,11 +40,19 @@ pub(super) async fn refuse_denied(
     if held.is_empty() || limits.deny_memory.0 == 0 {
         return;
     }
-    let (drives, events) = (drive.drives.clone(), drive.events());
+    // Nobody can know of a conversation that has the name of a run which is not even stored: there is nobody to ask about.
+    let is_unknown = drive.pipeline.durable().is_none()
+        && run.facts.parent.is_none()
+        && run.facts.session == run.facts.id.own_session();
+    if is_unknown {
+        return;
+    }
+    let drives = drive.drives.clone();
     let since = drives.host.clock.now().plus(Millis(-limits.deny_memory.0));
-    let since = last_asked_at(&events).map_or(since, |asked| asked.max(since));
-    let mut denied = denials(&events);
-    for other in drives.related(run, &events, since).await {
+    let (asked_at, mut denied, children) =
+        with_known_log(drive, |events| (last_asked_at(events), denials(events), started_by(events)));
+    let since = asked_at.map_or(since, |asked| asked.max(since));
+    for other in drives.related(run, children, since).await {
         // What cannot be read is not remembered: then a person is asked once more.
         denied.extend(denials(&drives.log.events(other, Seq(0)).await.unwrap_or_default()));
     }
@@ -62,18 +71,21 @@ pub(super) async fn refuse_denied(
     }
 }
 
+/// The sub-runs that a run has waited for.
+fn started_by(events: &[Envelope]) -> Vec<RunId> {
+    let child = |envelope: &Envelope| {
+        let Event::HoldOpened(opened) = &envelope.event else { return None };
+        opened.ask.child
+    };
+    events.iter().filter_map(child).collect()
+}
+
 impl Drives {
     /// Other runs that speak for the same people: those above, those that this one started, and the newest of its session
     /// that have changed since.
-    async fn related(&self, run: &Run, events: &[Envelope], since: Timestamp) -> Vec<RunId> {
+    async fn related(&self, run: &Run, children: Vec<RunId>, since: Timestamp) -> Vec<RunId> {
         let facts = &run.facts;
-        let mut found: Vec<RunId> = events
-            .iter()
-            .filter_map(|envelope| {
-                let Event::HoldOpened(opened) = &envelope.event else { return None };
-                opened.ask.child
-            })
-            .collect();
+        let mut found = children;
         let mut above = facts.parent.map(|parent| parent.run);
         while let Some(parent) = above.filter(|parent| !found.contains(parent)) {
             found.push(parent);

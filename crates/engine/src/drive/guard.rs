@@ -29,9 +29,9 @@ impl DriveGuard {
         driven.get_mut(&self.run).is_some_and(|driven| std::mem::take(&mut driven.is_claimed))
     }
 
-    /// Lets the run be seen, and says whether it goes on.
-    pub(super) fn show(&self, continuation: Continuation) {
-        self.drives.wakes.show(self.run, continuation);
+    /// Lets the run be seen, and says whether it goes on; `counted` hears of how many changes it is the last.
+    pub(super) fn show(&self, continuation: Continuation, counted: impl FnOnce(u64)) {
+        self.drives.wakes.show(self.run, continuation, counted);
     }
 }
 

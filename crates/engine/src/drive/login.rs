@@ -16,8 +16,10 @@ use standfast_core::time::Millis;
 use standfast_store::SideWrite;
 use standfast_store::pipeline::Writes;
 
+use super::known_log::known_events;
 use super::{Drive, Drives};
 use crate::EngineError;
+use crate::settings::PinnedDefinition;
 use crate::tool::Suspension;
 use crate::tool::login::LoginDesk;
 
@@ -29,8 +31,7 @@ const RELOAD: Millis = Millis::seconds(60);
 pub(super) async fn asks_for_logins(drive: &mut Drive, run: &Run) -> Result<bool, EngineError> {
     let drives = drive.drives.clone();
     let awaited = drives.awaited(run);
-    let is_pinned =
-        drives.host.agent(&run.facts.agent).is_ok_and(|agent| agent.digest == run.state.definition);
+    let is_pinned = drives.host.agent(&run.facts.agent).is_ok_and(|agent| agent.pins(run.state.definition));
     // One that is not pinned to the agent as it is knows what it was told, and nothing of these servers.
     let lacks_tools = is_pinned && !awaited.is_empty();
     for desk in awaited {
@@ -73,18 +74,20 @@ fn has_asked(drive: &Drive) -> bool {
         matches!(event, Event::HoldOpened(opened)
             if opened.hold.call == CallNo::RUN && opened.kind == HoldKind::Auth)
     };
-    drive.events().iter().any(|envelope| is_login(&envelope.event))
+    known_events(drive).any(|envelope| is_login(&envelope.event))
 }
 
 /// Moves a run that has not begun to its agent as it is now. False when it is there.
 async fn moves_to_its_agent(drive: &mut Drive, run: &Run) -> Result<bool, EngineError> {
     let agent = drive.drives.host.agent(&run.facts.agent)?;
-    if agent.digest == run.state.definition {
+    if agent.pins(run.state.definition) {
         return Ok(false);
     }
-    let put = SideWrite::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() };
+    let before = drive.drives.log.definition(&run.facts.agent, run.state.definition).await?;
+    let PinnedDefinition { definition, digest } = agent.pin_like(&before);
+    let put = SideWrite::Definition { digest, bytes: definition.to_bytes() };
     let writes = Writes { puts: vec![put], ..Writes::default() };
-    let repin = Command::Repin { definition: agent.digest };
+    let repin = Command::Repin { definition: digest };
     drive.push_with(Role::System.into(), repin, writes).await?;
     drive.settle().await?;
     Ok(drive.refused.is_none())

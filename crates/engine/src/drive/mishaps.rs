@@ -34,7 +34,7 @@ impl Drives {
         if !is_anothers || !was_thinking {
             return Ok(row);
         }
-        tracing::warn!(run = %run.facts.id, "{CUT_OFF}; it is counted as a failure");
+        tracing::warn!(run = %run.facts.id, "drive: {CUT_OFF}; counted as a failed model call");
         let error = Body::text(CUT_OFF);
         let retry_at = Some(self.host.clock.now());
         let failure = Command::RecordFailure(RecordFailure { error, retry_at, heard: None });

@@ -43,7 +43,7 @@ pub(super) async fn look_after_family(drive: &mut Drive) -> Result<(), EngineErr
         let Some(child) = hold.child else { continue };
         if let Some(wanted) = drive.drives.child_came_to(&run, hold, child, &drive.log).await? {
             let decide = Decide { hold: hold.key, digest: None, revision: None };
-            let resolve = Resolve { decide, resolution: wanted, idempotency_key: None };
+            let resolve = Resolve { decide, resolution: wanted, idempotency_key: None, message: None };
             drive.push_as(Role::System, Command::Resolve(resolve)).await?;
         }
     }
@@ -124,6 +124,7 @@ impl Drives {
             inbox: None,
             message: asked.message,
             taken: Admission::Queued,
+            history: None,
         };
         let definition = SideWrite::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() };
         let writes = Writes { puts: vec![definition], ..Writes::default() };

@@ -8,6 +8,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use standfast_core::body::Body;
@@ -20,6 +21,7 @@ use standfast_core::transcript::{results_digest, transcript};
 use standfast_store::StoreError;
 
 use super::Drive;
+use super::known_log::with_known_log;
 use crate::EngineError;
 use crate::model::{GivesUp, ModelFailure, ModelReply, Prompt};
 use crate::policy;
@@ -49,16 +51,19 @@ impl Drive {
         if !may_ask(self, model.is_in_process()) {
             return self.settle().await;
         }
-        let events = self.events();
-        let heard = PromptBasis { results: results_digest(&events), ..run.heard() };
+        let (results, mut transcript) =
+            with_known_log(self, |events| (results_digest(events), transcript(events)));
+        let heard = PromptBasis { results, ..run.heard() };
         if !run.is_asked_with(heard) {
             return self.read_log_anew().await;
         }
-        let mut transcript = transcript(&events);
         // Where the model can read on, a long result is shown in part.
         if definition.tools.keys().any(|tool| tool.as_str() == read_result::NAME) {
             read_result::shorten(&mut transcript);
         }
+        let mut earlier = super::history::earlier_entries(self, &definition).await?;
+        earlier.append(&mut transcript);
+        let transcript = earlier;
         let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
         let live = drives.deltas.live(&drives.host.clock, run, agent.streaming);
         // A model with a bug ends its run, after whoever started it has heard that it is durable.
@@ -84,7 +89,7 @@ impl Drive {
     /// The log in hand is not the one that the run is made of: it is read again before anybody is asked with it.
     async fn read_log_anew(&mut self) -> Result<(), EngineError> {
         self.settle().await?;
-        self.log.clear();
+        Arc::make_mut(&mut self.log).clear();
         self.refresh().await?;
         let is_whole =
             |row: &standfast_core::project::RunRow| row.run.state.results == results_digest(&self.log);
@@ -160,31 +165,31 @@ fn is_outdated(drive: &Drive, heard: PromptBasis) -> bool {
     drive.pipeline.tip().is_none_or(|run| run.outcome().is_some() || !run.is_asked_with(heard))
 }
 
-/// Makes durable what was pushed, and lets whoever follows hear of it. A store that is away is asked again for as
-/// long as the model takes: what tools reported is not held back for it.
+/// Makes durable what was pushed, and lets whoever follows hear of it, unless the model replies before: then what it said is
+/// written together with what it was asked with. A store that is away is asked again for as long as the model takes: what
+/// tools reported is not held back for it.
 async fn settle_meanwhile(
     drive: &mut Drive,
     mut asked: Pin<&mut impl Future<Output = ThinkResult>>,
 ) -> (Option<ThinkResult>, Result<(), EngineError>) {
     let (clock, pause) = (drive.drives.host.clock.clone(), drive.drives.host.settings().fixed.poll);
-    let mut replied = None;
     loop {
-        let settled = {
-            let mut settling = pin!(drive.settle());
-            loop {
-                tokio::select! {
-                    biased;
-                    settled = &mut settling => break settled,
-                    reply = &mut asked, if replied.is_none() => replied = Some(reply),
-                }
+        let settled = tokio::select! {
+            biased;
+            // First: as long as nobody waits for what was handed over, it is not written by itself.
+            replied = &mut asked => {
+                // A panic ends the drive: whoever began it hears before that it is durable.
+                let settled = if replied.is_err() { drive.settle().await } else { Ok(()) };
+                return (Some(replied), settled);
             }
+            settled = drive.settle() => settled,
         };
-        if settled.is_ok() || drive.is_void || replied.is_some() {
-            return (replied, settled);
+        if settled.is_ok() || drive.is_void {
+            return (None, settled);
         }
         tokio::select! {
             biased;
-            reply = &mut asked => replied = Some(reply),
+            replied = &mut asked => return (Some(replied), settled),
             () = clock.sleep(pause) => {}
         }
     }

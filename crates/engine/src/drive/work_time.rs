@@ -53,7 +53,7 @@ pub(super) fn is_out_of_time(drive: &Drive, run: &Run) -> bool {
 pub(super) async fn run_out_of_time(drive: &mut Drive, run: &Run) -> Result<(), EngineError> {
     let limit = drive.drives.limit_of(run).unwrap_or(Millis(0));
     let error = format!("the run has worked for longer than its task.timeout of {limit} allows");
-    tracing::warn!(run = %drive.run, "{error}");
+    tracing::warn!(run = %drive.run, "drive: {error}");
     let fail = FailRun { worker: None, error, detail: None, kind: FailKind::OutOfTime, heard: None };
     drive.push(Command::Fail(fail), Verdicts::default()).await?;
     drive.settle().await

@@ -20,19 +20,28 @@ use crate::auth::Principal;
 pub struct Snapshot {
     source: Arc<Log>,
     stored: StoredRun,
-    log: OnceCell<Events>,
-}
-
-/// The events of a run, and where each append ends among them.
-struct Events {
-    all: Vec<Envelope>,
-    ends: Vec<usize>,
+    log: OnceCell<Arc<Vec<Envelope>>>,
+    /// Where each append ends among the events.
+    ends: OnceCell<Vec<usize>>,
+    /// Holds that are known to be decided; the store has the others.
+    decided: Vec<HoldRow>,
 }
 
 impl Snapshot {
     /// The run that was loaded.
     pub(crate) fn new(source: Arc<Log>, stored: StoredRun) -> Snapshot {
-        Snapshot { source, stored, log: OnceCell::new() }
+        let (log, ends) = (OnceCell::new(), OnceCell::new());
+        Snapshot { source, stored, log, ends, decided: Vec::new() }
+    }
+
+    /// The same with all its events, and with those of its holds that are known to be decided.
+    pub(crate) fn whole(
+        source: Arc<Log>,
+        stored: StoredRun,
+        log: Arc<Vec<Envelope>>,
+        decided: Vec<HoldRow>,
+    ) -> Snapshot {
+        Snapshot { log: OnceCell::new_with(Some(log)), decided, ..Snapshot::new(source, stored) }
     }
 
     /// A run whose row a list had; nothing is known of its lease.
@@ -59,37 +68,50 @@ impl Snapshot {
 
     /// Its events up to this moment, with large values in their places.
     pub async fn log(&self) -> Result<&[Envelope], StoreError> {
-        Ok(&self.read().await?.all)
+        Ok(self.shared_log().await?)
+    }
+
+    /// The same, for whoever keeps them.
+    pub(crate) async fn shared_log(&self) -> Result<&Arc<Vec<Envelope>>, StoreError> {
+        let read = async {
+            let (all, ends) = self.read().await?;
+            // Somebody else may have asked for the ends at the same time, which are the same.
+            let _ = self.ends.set(ends);
+            Ok(Arc::new(all))
+        };
+        self.log.get_or_try_init(|| read).await
     }
 
     /// The same, those of one append together: between them the run was never seen.
     pub async fn appends(&self) -> Result<Vec<Vec<Envelope>>, StoreError> {
-        let Events { all, ends } = self.read().await?;
+        let all = self.shared_log().await?;
+        // Whoever left the events did not say where appends end.
+        let ends = self.ends.get_or_try_init(|| async { self.read().await.map(|(_, ends)| ends) }).await?;
         let begins = std::iter::once(0).chain(ends.iter().copied());
         let append = |(begin, end): (usize, &usize)| all.get(begin..*end).unwrap_or_default().to_vec();
         Ok(begins.zip(ends).map(append).collect())
     }
 
-    async fn read(&self) -> Result<&Events, StoreError> {
+    async fn read(&self) -> Result<(Vec<Envelope>, Vec<usize>), StoreError> {
         let upto = self.run().state.seq;
-        let read = async {
-            let mut events = Events { all: Vec::new(), ends: Vec::new() };
-            // What was appended since the row was loaded belongs to a later moment.
-            let appends = self.source.appends(self.id(), Seq(0)).await?.into_iter();
-            for append in appends.filter(|append| append.last().is_some_and(|last| last.seq <= upto)) {
-                events.all.extend(append);
-                events.ends.push(events.all.len());
-            }
-            Ok(events)
-        };
-        self.log.get_or_try_init(|| read).await
+        let (mut all, mut ends) = (Vec::new(), Vec::new());
+        // What was appended since the row was loaded belongs to a later moment.
+        let appends = self.source.appends(self.id(), Seq(0)).await?.into_iter();
+        for append in appends.filter(|append| append.last().is_some_and(|last| last.seq <= upto)) {
+            all.extend(append);
+            ends.push(all.len());
+        }
+        Ok((all, ends))
     }
 
     /// One of its holds: an open one as it was at this moment, a decided one as it is recorded.
     pub(crate) async fn hold(&self, key: HoldKey) -> Result<Option<HoldRow>, StoreError> {
         match self.run().hold(key) {
             Some(open) => Ok(Some(hold_row(self.run(), open))),
-            None => self.source.store.find_hold(HoldId { run: self.id(), key }).await,
+            None => match self.decided.iter().find(|row| row.id.key == key) {
+                Some(decided) => Ok(Some(decided.clone())),
+                None => self.source.store.find_hold(HoldId { run: self.id(), key }).await,
+            },
         }
     }
 }
@@ -102,6 +124,35 @@ impl Log {
         run: RunId,
     ) -> Result<Snapshot, EngineError> {
         Ok(Snapshot::new(self.clone(), self.visible(who, run).await?))
+    }
+
+    /// The same with its events, read at the same moment: for those who go on with it.
+    pub(crate) async fn whole_snapshot(
+        self: &Arc<Log>,
+        who: &Principal,
+        run: RunId,
+    ) -> Result<Snapshot, EngineError> {
+        self.known_to(who, run, |facts| self.may_see(who, facts)).await?;
+        let (stored, links) = match self.store.load_with_links(run).await {
+            Err(StoreError::NotFound { .. }) => return Err(EngineError::NotFound),
+            // Whether it is the row or the log that cannot be read is found out by whoever needs them.
+            Err(StoreError::Corrupt { .. }) => return self.any_snapshot(run).await,
+            other => other?,
+        };
+        let snapshot = Snapshot::new(self.clone(), stored);
+        if let Ok(appends) = self.opened(run, Seq(0), links).await {
+            let mut ends = Vec::new();
+            let mut all = Vec::new();
+            for append in appends {
+                all.extend(append);
+                ends.push(all.len());
+            }
+            // What does not belong to the row is read again by whoever needs it.
+            if all.last().is_some_and(|last: &Envelope| last.seq == snapshot.run().state.seq) {
+                let _ = (snapshot.log.set(Arc::new(all)), snapshot.ends.set(ends));
+            }
+        }
+        Ok(snapshot)
     }
 
     /// What is stored of a run now, whoever asks: for those who then say why they may.

@@ -13,7 +13,7 @@ use standfast_core::name::AgentName;
 use standfast_core::project::HoldRow;
 use standfast_core::receipt::receipt;
 use standfast_core::run::Run;
-use standfast_core::transcript::{approval_text, stored_call};
+use standfast_core::transcript::{stored_call, warned_approval_text};
 
 use super::{Log, Snapshot};
 use crate::EngineError;
@@ -116,10 +116,11 @@ impl Views {
         let arguments = arguments(&row, events);
         let definition = self.log.definition(&run.facts.agent, run.state.definition).await?;
         let spec = row.tool.as_ref().and_then(|tool| definition.tools.get(tool));
+        let mut ask = asked(&row, events);
         let prompt = match (row.kind, &row.tool, &arguments) {
             (HoldKind::Approval, Some(tool), Some(arguments)) => {
                 let own = spec.and_then(|spec| spec.approval_prompt.as_deref());
-                Some(approval_text(own, tool, arguments))
+                Some(warned_approval_text(own, tool, arguments, ask.warning.as_deref()))
             }
             (
                 HoldKind::Approval
@@ -136,8 +137,12 @@ impl Views {
         let may_decide = may_decide(who, &run.facts, (&row).into(), &approvers).is_some();
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, events));
         let path = self.log.path_to(run).await?;
+        if let Some(warning) = &ask.warning {
+            let reason = ask.reason.iter().map(|reason| format!("{reason}. "));
+            ask.reason = Some(reason.chain([format!("Warning: {warning}")]).collect());
+        }
         Ok(HoldView {
-            ask: asked(&row, events),
+            ask,
             description: spec.map(|spec| spec.description.clone()),
             reversible: spec.map(|spec| spec.reversible),
             row,
@@ -189,7 +194,8 @@ pub(crate) fn asked(row: &HoldRow, events: &[Envelope]) -> Ask {
     });
     let ask = opened.ask.clone();
     match edited {
-        Some(files) => Ask { reason: name_files(ask.reason, files), ..ask },
+        // What was said of the arguments before says nothing of these.
+        Some(files) => Ask { reason: name_files(ask.reason, files), warning: None, ..ask },
         None => ask,
     }
 }

@@ -45,6 +45,17 @@ impl Log {
         run: RunId,
         may: impl Fn(&Facts) -> bool,
     ) -> Result<StoredRun, EngineError> {
+        self.known_to(who, run, may).await?;
+        self.load(run).await
+    }
+
+    /// Finds nothing unless the caller may see runs with such facts.
+    pub(crate) async fn known_to(
+        &self,
+        who: &Principal,
+        run: RunId,
+        may: impl Fn(&Facts) -> bool,
+    ) -> Result<(), EngineError> {
         // What is remembered only saves a look for whoever may see the run: for anybody else it would answer sooner.
         if !self.known.get(run).is_some_and(|facts| may(&facts)) {
             match self.store.facts(run).await? {
@@ -54,7 +65,7 @@ impl Log {
                 Some(_) | None => return Err(EngineError::NotFound),
             }
         }
-        self.load(run).await
+        Ok(())
     }
 
     /// The fold of a run, if the caller may see it.

@@ -16,8 +16,8 @@ use standfast_store::StoredRun;
 
 use super::Reads;
 use crate::EngineError;
-use crate::log::Log;
-use crate::wakes::{Delta, DeltaListener, LastRead, RunListener, Wakes};
+use crate::log::{Log, Snapshot};
+use crate::wakes::{Delta, DeltaListener, LastRead, RestState, RestTicket, RestedRun, RunListener, Wakes};
 
 /// A reader that hears nothing looks at least this often by itself.
 const LONGEST_TICK: Millis = Millis::seconds(30);
@@ -150,26 +150,26 @@ impl Follower {
 
     /// Waits until somebody is needed, also by a sub-run, or the run has ended. A run that only outside systems can move
     /// is still at work.
-    pub(crate) async fn needs_somebody(self) -> Result<StoredRun, EngineError> {
+    pub(crate) async fn needs_somebody(self, mut rest: Option<RestTicket>) -> Result<Snapshot, EngineError> {
         let poll = self.log.host.settings().fixed.poll;
         let (mut tick, mut is_first) = (poll, true);
         loop {
             let mut rested = pin!(self.listener.rested());
             rested.as_mut().enable();
             let mut has_children = false;
-            if let Some(stored) = self.unless_it_goes_on(std::mem::take(&mut is_first)).await? {
-                match status(&stored.row.run) {
-                    Status::Held(WaitKind::Person | WaitKind::Auth) | Status::Ended(_) => return Ok(stored),
+            if let Some(found) = self.unless_it_goes_on(&mut rest, std::mem::take(&mut is_first)).await? {
+                match status(found.run()) {
+                    Status::Held(WaitKind::Person | WaitKind::Auth) | Status::Ended(_) => return Ok(found),
                     Status::Held(WaitKind::External) => {
-                        let below = self.log.holds_below(&stored.row.run).await?;
+                        let below = self.log.holds_below(found.run()).await?;
                         if below.iter().any(|(_, kind)| *kind != HoldKind::External) {
-                            return Ok(stored);
+                            return Ok(found);
                         }
                     }
                     Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => {}
                 }
                 // What happens in a sub-run wakes nobody here.
-                has_children = stored.row.run.state.holds.iter().any(|hold| hold.child.is_some());
+                has_children = found.run().state.holds.iter().any(|hold| hold.child.is_some());
             }
             tokio::select! {
                 () = rested => {}
@@ -181,14 +181,14 @@ impl Follower {
     }
 
     /// Waits until the run waits or ends. Looks at its row only: nobody's log is read for it.
-    pub(crate) async fn settles(self) -> Result<StoredRun, EngineError> {
+    pub(crate) async fn settles(self, mut rest: Option<RestTicket>) -> Result<Snapshot, EngineError> {
         let (mut tick, mut is_first) = (self.log.host.settings().fixed.poll, true);
         loop {
             let mut rested = pin!(self.listener.rested());
             rested.as_mut().enable();
-            if let Some(stored) = self.unless_it_goes_on(std::mem::take(&mut is_first)).await? {
-                match status(&stored.row.run) {
-                    Status::Held(_) | Status::Ended(_) => return Ok(stored),
+            if let Some(found) = self.unless_it_goes_on(&mut rest, std::mem::take(&mut is_first)).await? {
+                match status(found.run()) {
+                    Status::Held(_) | Status::Ended(_) => return Ok(found),
                     Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => {}
                 }
             }
@@ -200,13 +200,27 @@ impl Follower {
         }
     }
 
-    /// The run as it is stored. None at first while it is driven here and known to go on: whoever drives it tells when it
-    /// rests, so that nobody looks at it after each append.
-    async fn unless_it_goes_on(&self, is_first: bool) -> Result<Option<StoredRun>, EngineError> {
-        if is_first && self.wakes.goes_on(self.run) {
+    /// What whoever drove the run left for its caller, or what is stored. None at first while it is driven here and known to go
+    /// on: whoever drives it tells when it rests, so that nobody looks at it after each append.
+    async fn unless_it_goes_on(
+        &self,
+        rest: &mut Option<RestTicket>,
+        is_first: bool,
+    ) -> Result<Option<Snapshot>, EngineError> {
+        let state = rest.as_mut().map_or(RestState::Unknown, RestTicket::look);
+        let goes_on = match state {
+            RestState::Rests(rested) => {
+                let RestedRun { row, log, decided } = *rested;
+                let stored = StoredRun { row, lease: None };
+                return Ok(Some(Snapshot::whole(self.log.clone(), stored, log, decided)));
+            }
+            RestState::GoesOn => true,
+            RestState::Unknown => self.wakes.goes_on(self.run),
+        };
+        if is_first && goes_on {
             return Ok(None);
         }
-        Ok(Some(self.log.load(self.run).await?))
+        Ok(Some(Snapshot::new(self.log.clone(), self.log.load(self.run).await?)))
     }
 
     /// What happened since, in order; waits until there is something. Words of a reply come before the reply.

@@ -18,9 +18,19 @@ use crate::auth::{Principal, Scope};
 use crate::host::Host;
 use crate::identity::{Identity, Owner};
 use crate::log::{Log, needs};
+use crate::outbound::guard::BlockReason;
 
 /// Receivers that a client may name for one run: every append looks at them.
 const CALLBACKS_MAX: usize = 20;
+
+/// What becomes of an address whose name leads nowhere when it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnresolvedHost {
+    /// It is refused: a person can correct it.
+    Refused,
+    /// It is kept: it is looked at again at each delivery.
+    Kept,
+}
 
 /// A receiver that a client names.
 #[derive(Clone)]
@@ -86,7 +96,8 @@ impl Callbacks {
         needs(who, Scope::RunsWrite)?;
         let settings = self.host.settings();
         let key = settings.webhooks.key.as_ref().ok_or(SubscriptionError::NoKey)?;
-        self.check_address(&callback.url).await?;
+        // A program names it, and may be faster than its name server.
+        self.check_address(&callback.url, UnresolvedHost::Kept).await?;
         self.identity.keep_rights(who, true).await?;
         let id = row_id(who, run, callback.kind, &callback.name);
         let sealed =
@@ -187,7 +198,11 @@ impl Callbacks {
     }
 
     /// Looked at again whenever something is sent; here it is told to whoever can change it.
-    pub(crate) async fn check_address(&self, url: &str) -> Result<(), SubscriptionError> {
+    pub(crate) async fn check_address(
+        &self,
+        url: &str,
+        unresolved: UnresolvedHost,
+    ) -> Result<(), SubscriptionError> {
         let settings = self.host.settings();
         let guard = &settings.webhooks.guard;
         let invalid = |why: String| SubscriptionError::Invalid(why);
@@ -198,8 +213,11 @@ impl Callbacks {
                  named in server.webhooks.allowed_hosts"
             )));
         }
-        guard.check(url).await.map_err(|blocked| invalid(blocked.to_string()))?;
-        Ok(())
+        match guard.check(url).await {
+            Ok(_) => Ok(()),
+            Err(BlockReason::NoAddress { .. }) if unresolved == UnresolvedHost::Kept => Ok(()),
+            Err(blocked) => Err(invalid(blocked.to_string())),
+        }
     }
 
     /// The rows that a caller named for a run: their ids begin alike, and the store lists by id.

@@ -26,6 +26,9 @@ pub struct Agent {
     pub definition: Arc<Definition>,
     /// The name of that definition.
     pub digest: Digest,
+    /// The same where one held call holds its whole reply, for runs that begin where that is the custom; none where the
+    /// definition says so itself, or the configuration says no.
+    pub batched: Option<PinnedDefinition>,
     /// What it asks.
     pub model: Arc<dyn Model>,
     /// What it can do.
@@ -38,6 +41,8 @@ pub struct Agent {
     pub worker_pool: usize,
     /// How long each may work, waiting left out; without limit when it is none.
     pub may_work: Option<Millis>,
+    /// About how many tokens of the earlier runs of a conversation its model is reminded of.
+    pub history_tokens: u32,
     /// Whether clients get its model's words while they come.
     pub streaming: Streaming,
     /// Whether its calls can wait for a person.
@@ -59,6 +64,9 @@ pub struct Agent {
 /// Runs of an agent that are worked on at once, unless it says otherwise.
 const WORKER_POOL: usize = 64;
 
+/// Tokens of earlier runs that a model is reminded of, unless its agent says otherwise.
+pub const HISTORY_TOKENS: u32 = 8_000;
+
 impl Agent {
     /// An agent without tools, and with everything else as usual.
     #[must_use]
@@ -66,6 +74,7 @@ impl Agent {
         let definition = definition.into();
         Agent {
             digest: definition.digest(),
+            batched: PinnedDefinition::batched(&definition),
             definition,
             model,
             tools: BTreeMap::new(),
@@ -73,6 +82,7 @@ impl Agent {
             approvers: Approvers::default(),
             worker_pool: WORKER_POOL,
             may_work: None,
+            history_tokens: HISTORY_TOKENS,
             streaming: Streaming::default(),
             tracking: Tracking::default(),
             lives: StorageKind::Durable,
@@ -82,6 +92,44 @@ impl Agent {
             limits: None,
             logins: Vec::new(),
         }
+    }
+}
+
+impl Agent {
+    /// Whether a run with this definition is pinned to the agent as it is now.
+    #[must_use]
+    pub fn pins(&self, digest: Digest) -> bool {
+        self.digest == digest || self.batched.as_ref().is_some_and(|batched| batched.digest == digest)
+    }
+
+    /// What a run is pinned to now that was pinned to `before`: whether its calls wait together stays as it is.
+    #[must_use]
+    pub fn pin_like(&self, before: &Definition) -> PinnedDefinition {
+        self.batched.clone().filter(|_| before.hold_batch).unwrap_or_else(|| self.pin())
+    }
+
+    /// What a run is pinned to that begins now.
+    #[must_use]
+    pub fn pin(&self) -> PinnedDefinition {
+        PinnedDefinition { definition: self.definition.clone(), digest: self.digest }
+    }
+}
+
+/// A definition with its name.
+#[derive(Debug, Clone)]
+pub struct PinnedDefinition {
+    /// The definition.
+    pub definition: Arc<Definition>,
+    /// Its name.
+    pub digest: Digest,
+}
+
+impl PinnedDefinition {
+    /// A definition whose held calls hold their whole reply (S1-10); none if this one is so.
+    fn batched(usual: &Definition) -> Option<PinnedDefinition> {
+        let definition = Definition { hold_batch: true, ..usual.clone() };
+        let digest = definition.digest();
+        (!usual.hold_batch).then(|| PinnedDefinition { definition: Arc::new(definition), digest })
     }
 }
 

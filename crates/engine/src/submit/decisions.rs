@@ -13,9 +13,10 @@ use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
+use standfast_core::message::Message;
 use standfast_core::name::ToolName;
 use standfast_core::policy::Role;
-use standfast_core::project::HoldRow;
+use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Facts;
 use standfast_core::transcript::stored_call;
@@ -26,7 +27,7 @@ use crate::EngineError;
 use crate::auth::{Approvers, Principal, Scope, may_decide};
 use crate::commit::{Authority, Change, IdempotencyKey, is_leased_elsewhere};
 use crate::drive::account::account;
-use crate::drive::{DriveGuard, Queue, TakenRun};
+use crate::drive::{Acceptance, DriveGuard, Queue, TakenRun};
 use crate::log::{Snapshot, needs, recorded};
 use crate::policy;
 use crate::tool::Tool;
@@ -53,6 +54,8 @@ pub struct Decisions {
     pub run: RunId,
     /// What is decided.
     pub what: DecisionSet,
+    /// The message that decides, where it is one: the history keeps it beside the decision.
+    pub message: Option<Message>,
     /// Makes a repeat safe.
     pub once: Option<IdempotencyKey>,
 }
@@ -68,6 +71,8 @@ pub enum DecisionSet {
         holds: Vec<HoldKey>,
         /// Why.
         reason: Option<String>,
+        /// Runs above this one that end with it, in the same append.
+        above: Vec<RunId>,
     },
 }
 
@@ -121,7 +126,7 @@ impl From<Decision> for Decisions {
     fn from(decision: Decision) -> Decisions {
         let Decision { hold, wanted, digest, revision, once } = decision;
         let one = HoldDecision { hold: hold.key, wanted, digest, revision };
-        Decisions { run: hold.run, what: DecisionSet::Each(vec![one]), once }
+        Decisions { run: hold.run, what: DecisionSet::Each(vec![one]), message: None, once }
     }
 }
 
@@ -167,14 +172,17 @@ impl DecisionSet {
         }
     }
 
-    fn command(self, idempotency_key: Option<&str>) -> Command {
-        let resolve = |one: HoldDecision| Resolve {
+    fn command(self, idempotency_key: Option<&str>, message: Option<Message>) -> Command {
+        // What was said in one is kept once.
+        let mut message = message.map(Box::new);
+        let mut resolve = |one: HoldDecision| Resolve {
             decide: Decide { hold: one.hold, digest: one.digest, revision: one.revision },
             resolution: one.wanted,
             idempotency_key: idempotency_key.map(str::to_owned),
+            message: message.take(),
         };
         match self {
-            DecisionSet::Reject { holds, reason } => {
+            DecisionSet::Reject { holds, reason, above: _ } => {
                 Command::Reject(Reject { holds, reason, idempotency_key: idempotency_key.map(str::to_owned) })
             }
             DecisionSet::Each(mut each) => match each.len() {
@@ -188,13 +196,13 @@ impl DecisionSet {
 impl Submit {
     /// Decides a hold.
     pub async fn decide(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
-        self.decide_all(who, decision.into()).await
+        Ok(self.decide_all(who, decision.into()).await?.answer)
     }
 
     /// Decides several holds of a run at once. Every decision, on every surface, comes through here.
-    pub async fn decide_all(&self, who: &Principal, decisions: Decisions) -> Result<Answer, EngineError> {
+    pub async fn decide_all(&self, who: &Principal, decisions: Decisions) -> Result<Acceptance, EngineError> {
         needs(who, Scope::HoldsDecide)?;
-        let snapshot = self.log.snapshot(who, decisions.run).await?;
+        let snapshot = self.log.whole_snapshot(who, decisions.run).await?;
         self.decide_by(&Decider::Person(who.clone()), decisions, &snapshot).await
     }
 
@@ -204,32 +212,46 @@ impl Submit {
         who: &Principal,
         decisions: Decisions,
         snapshot: &Snapshot,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Acceptance, EngineError> {
         needs(who, Scope::HoldsDecide)?;
         self.decide_by(&Decider::Person(who.clone()), decisions, snapshot).await
     }
 
-    /// Decides what a sub-run asks, and cancels the task that it works for. The task's first run is not driven on this node
-    /// until it is canceled: it would go on as soon as the sub-run has ended.
+    /// Says no to what a sub-run asks, and cancels the runs above it up to the task that it works for: in one append, so
+    /// that none of them goes on in between, on any node.
     pub async fn decide_and_cancel(
         &self,
         who: &Principal,
-        decisions: Decisions,
+        mut decisions: Decisions,
         snapshot: &Snapshot,
         task: RunId,
-    ) -> Result<(), EngineError> {
-        let reason = match &decisions.what {
-            DecisionSet::Reject { reason, .. } => reason.clone(),
-            DecisionSet::Each(_) => None,
-        };
-        let guard = self.drives.guard(task);
-        self.decide_on(who, decisions, snapshot).await?;
-        let canceled = self.cancel(who, task, reason, None).await;
-        drop(guard);
-        match canceled {
-            Ok(_) | Err(EngineError::Refused(Refusal::Ended(_))) => Ok(()),
-            Err(error) => Err(error),
+    ) -> Result<Acceptance, EngineError> {
+        needs(who, Scope::RunsWrite)?;
+        if let DecisionSet::Reject { above, .. } = &mut decisions.what {
+            let mut next = snapshot.run().facts.parent;
+            while let Some(parent) = next {
+                above.push(parent.run);
+                let found = self.log.visible(who, parent.run).await?;
+                next = found.row.run.facts.parent.filter(|_| parent.run != task);
+            }
         }
+        self.decide_on(who, decisions, snapshot).await
+    }
+
+    /// The end of the runs that end with a decision.
+    async fn endings(
+        &self,
+        who: &Principal,
+        what: &DecisionSet,
+    ) -> Result<Vec<(RunRow, Change)>, EngineError> {
+        let DecisionSet::Reject { above, reason, .. } = what else { return Ok(Vec::new()) };
+        let mut endings = Vec::new();
+        for run in above {
+            let cancel = Command::Cancel { reason: reason.clone() };
+            let change = Change::new(Actor::Client(who.user.clone()), vec![cancel]);
+            endings.push((self.log.visible(who, *run).await?.row, change));
+        }
+        Ok(endings)
     }
 
     /// Holds by whoever has a right to, on what they have read of the run.
@@ -238,7 +260,7 @@ impl Submit {
         by: &Decider,
         decisions: Decisions,
         snapshot: &Snapshot,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Acceptance, EngineError> {
         let run = decisions.run;
         let mut decided = self.decide_at(by, decisions.clone(), snapshot, Takeover::IfFree).await;
         for _ in 0..RETRIES {
@@ -250,7 +272,7 @@ impl Submit {
                 Ok(_) | Err(_) => break,
             }
             let snapshot = match by {
-                Decider::Person(who) => self.log.snapshot(who, run).await?,
+                Decider::Person(who) => self.log.whole_snapshot(who, run).await?,
                 Decider::Callback(_) => self.log.any_snapshot(run).await?,
             };
             decided = self.decide_at(by, decisions.clone(), &snapshot, Takeover::Never).await;
@@ -265,9 +287,9 @@ impl Submit {
         decisions: Decisions,
         snapshot: &Snapshot,
         take: Takeover,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Acceptance, EngineError> {
         let who = by.principal();
-        let Decisions { run, mut what, once } = decisions;
+        let Decisions { run, mut what, message, once } = decisions;
         let once = once.as_ref();
         let guard = match (take, &what) {
             (Takeover::IfFree, DecisionSet::Each(_)) => self.drives.guard(run),
@@ -281,7 +303,7 @@ impl Submit {
             holds.push(snapshot.hold(key).await?.ok_or(EngineError::NotFound)?);
         }
         if self.commit.done_before(who, once).await?.is_some() {
-            return Ok(Answer::Repeated);
+            return Ok(Answer::Repeated.into());
         }
         if let Some(agent) = &agent {
             what.cut_secrets(&holds, &agent.tools);
@@ -316,7 +338,8 @@ impl Submit {
         let arguments =
             |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
         let verdicts = policy::of_run(agent.as_deref(), &definition, &row.run, arguments);
-        let command = what.command(once.and_then(IdempotencyKey::chosen_key));
+        let endings = self.endings(who, &what).await?;
+        let command = what.command(once.and_then(IdempotencyKey::chosen_key), message);
         let mut change = Change {
             actor: by.actor(),
             authority: Authority { role, verdicts, recorded },
@@ -325,11 +348,20 @@ impl Submit {
         };
         let base = row.clone();
         let Some(taking) = taking else {
-            return self.commit.commit_once(who, once, base, change).await;
+            let answer = if endings.is_empty() {
+                self.commit.commit_once(who, once, base, change).await
+            } else {
+                self.commit.commit_jointly_once(who, once, (base, change), endings).await
+            };
+            return answer.map(Acceptance::from);
         };
         change.writes.lease = self.commit.while_busy();
-        let answer = self.drives.take(base, change, taking).await;
-        self.commit.unless_repeated(who, once, answer).await
+        let (answer, rest) = match self.drives.take(base, change, taking).await {
+            Ok(Acceptance { answer, rest }) => (Ok(answer), rest),
+            Err(error) => (Err(error), None),
+        };
+        let answer = self.commit.unless_repeated(who, once, answer).await?;
+        Ok(Acceptance { answer, rest })
     }
 
     /// Takes a held run, if there is room and nobody works on it.
@@ -346,8 +378,8 @@ impl Submit {
             return Ok(None);
         }
         let Some(slot) = self.drives.pool.slot(&facts.agent, Queue::of(facts)) else { return Ok(None) };
-        match snapshot.log().await {
-            Ok(log) => Ok(Some(TakenRun { slot, guard, log: log.to_vec() })),
+        match snapshot.shared_log().await {
+            Ok(log) => Ok(Some(TakenRun { slot, guard, log: log.clone() })),
             Err(StoreError::Corrupt { run, why }) => {
                 self.commit.quarantine(run, &why).await;
                 Err(StoreError::Corrupt { run, why }.into())

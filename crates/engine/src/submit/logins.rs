@@ -11,6 +11,7 @@ use standfast_core::body::Body;
 use standfast_core::command::{Choice, Command};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallNo, HoldId};
+use standfast_core::project::RunRow;
 use standfast_core::refusal::Refusal;
 use standfast_store::SideWrite;
 use standfast_store::pipeline::Writes;
@@ -22,9 +23,9 @@ use crate::commit::{Authority, Change, Commit};
 use crate::drive::Drives;
 use crate::drive::account::account;
 use crate::host::Host;
-use crate::log::HoldView;
-use crate::log::{Log, Snapshot};
+use crate::log::{HoldView, Log, Snapshot};
 use crate::reads::Reads;
+use crate::settings::PinnedDefinition;
 use crate::tool::login::{AuthorizationResponse, LoginDesk, NoLogin, StartedLogin, hold_of};
 
 /// Why somebody could not log in.
@@ -55,9 +56,14 @@ impl Logins {
         Logins { host, log, commit, drives, reads, submit }
     }
 
-    /// Begins a login for a hold that waits for one.
-    pub async fn begin_login(&self, who: &Principal, hold: HoldId) -> Result<StartedLogin, LoginError> {
-        let (_, _, desk) = self.login_of(who, hold).await?;
+    /// Begins a login for a hold that waits for one, on what the caller has read of its run.
+    pub async fn begin_login(
+        &self,
+        who: &Principal,
+        snapshot: &Snapshot,
+        hold: HoldId,
+    ) -> Result<StartedLogin, LoginError> {
+        let (_, desk) = self.login_of(who, snapshot, hold).await?;
         Ok(desk.begin(hold).await?)
     }
 
@@ -76,28 +82,31 @@ impl Logins {
         cookie: &str,
         returned: &AuthorizationResponse,
     ) -> Result<(), LoginError> {
-        let (view, snapshot, desk) = self.login_of(who, hold).await?;
+        let mut snapshot = self.log.snapshot(who, hold.run).await?;
+        let (view, desk) = self.login_of(who, &snapshot, hold).await?;
         let run = snapshot.run();
         desk.finish(hold, &account(&run.facts), cookie, returned).await?;
         if view.row.id.key.call == CallNo::RUN {
             desk.clone().learn(&account(&run.facts)).await?;
             self.drives.read_again(run, &*desk).await;
-            self.repin(who, hold, &snapshot).await?;
+            let moved = self.repin(who, hold, &snapshot).await?;
+            snapshot = Snapshot::of_row(self.log.clone(), moved);
         }
         let value = Body::text(format!("logged in at the MCP server `{}`", desk.server()));
         let wanted = Choice::Answer { value };
-        self.submit.decide(who, Decision { hold, wanted, digest: None, revision: None, once: None }).await?;
+        let decision = Decision { hold, wanted, digest: None, revision: None, once: None };
+        self.submit.decide_on(who, decision.into(), &snapshot).await?;
         Ok(())
     }
 
-    /// The hold, its run, and where its login is made; refused to whoever may not give that login.
+    /// The hold, and where its login is made; refused to whoever may not give that login.
     async fn login_of(
         &self,
         who: &Principal,
+        snapshot: &Snapshot,
         hold: HoldId,
-    ) -> Result<(HoldView, Snapshot, Arc<dyn LoginDesk>), LoginError> {
-        let snapshot = self.log.snapshot(who, hold.run).await?;
-        let view = self.reads.hold_view(who, &snapshot, hold).await?;
+    ) -> Result<(HoldView, Arc<dyn LoginDesk>), LoginError> {
+        let view = self.reads.hold_view(who, snapshot, hold).await?;
         if view.row.kind != HoldKind::Auth {
             return Err(EngineError::Refused(Refusal::WrongKind { hold, kind: view.row.kind }).into());
         }
@@ -125,23 +134,25 @@ impl Logins {
         let desk = of_tool().or_else(of_agent);
         let none = || NoLogin("this server no longer knows where the login is made".into());
         let desk = desk.ok_or_else(none)?;
-        Ok((view, snapshot, desk))
+        Ok((view, desk))
     }
 
-    /// Moves a run that has not begun to its agent as it is now.
-    async fn repin(&self, who: &Principal, hold: HoldId, snapshot: &Snapshot) -> Result<(), EngineError> {
+    /// Moves a run that has not begun to its agent as it is now. The run after that.
+    async fn repin(&self, who: &Principal, hold: HoldId, snapshot: &Snapshot) -> Result<RunRow, EngineError> {
         let facts = &snapshot.run().facts;
         let agent = self.host.agent(&facts.agent)?;
         let row = snapshot.hold(hold.key).await?.ok_or(EngineError::NotFound)?;
         let approvers = self.host.approvers(&facts.agent);
         let authority = may_decide(who, facts, (&row).into(), &approvers);
-        let put = SideWrite::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() };
+        let before = self.log.definition(&facts.agent, snapshot.run().state.definition).await?;
+        let PinnedDefinition { definition, digest } = agent.pin_like(&before);
+        let put = SideWrite::Definition { digest, bytes: definition.to_bytes() };
         let change = Change {
             actor: Actor::Person(who.user.clone()),
             authority: Authority { role: authority, ..Authority::default() },
-            commands: vec![Command::Repin { definition: agent.digest }],
+            commands: vec![Command::Repin { definition: digest }],
             writes: Writes { puts: vec![put], ..Writes::default() },
         };
-        self.commit.commit(snapshot.stored().row.clone(), change).await.map(drop)
+        Ok(self.commit.commit(snapshot.stored().row.clone(), change).await?.row)
     }
 }

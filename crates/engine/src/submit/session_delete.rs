@@ -55,7 +55,8 @@ impl Submit {
             if run.outcome().is_none() {
                 unless_over(self.cancel(who, id, reason.clone(), None).await)?;
             }
-            self.submit(who, id, Command::Erase { reason }, None).await?;
+            let ended = self.log.snapshot(who, id).await?;
+            self.submit(who, &ended, Command::Erase { reason }, None).await?;
             proven.push(self.log.remains_of(id).await?);
             deleted.erased.push(id);
         }

@@ -43,6 +43,9 @@ pub trait CommandLine: Send + Sync {
     /// again directly before it runs (T3).
     fn files(&self, arguments: &str) -> Vec<FileDigest>;
 
+    /// What a person should know before they let these arguments run: that the sandbox will not let them do what they say.
+    fn warning(&self, arguments: &str) -> Option<String>;
+
     /// What a call is remembered by when somebody denied it, where equal arguments can be written in several ways (T28).
     fn loose_key(&self, arguments: &str) -> Option<String>;
 }
@@ -116,6 +119,12 @@ impl dyn Tool + '_ {
     #[must_use]
     pub fn files(&self, arguments: &str) -> Vec<FileDigest> {
         self.command_line().map(|command| command.files(arguments)).unwrap_or_default()
+    }
+
+    /// What a person should know before they let these arguments run; see [`CommandLine::warning`].
+    #[must_use]
+    pub fn warning(&self, arguments: &str) -> Option<String> {
+        self.command_line()?.warning(arguments)
     }
 
     /// What a denied call is remembered by; see [`CommandLine::loose_key`].

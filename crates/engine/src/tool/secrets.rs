@@ -167,6 +167,7 @@ impl Secrets {
     fn cut_ask(&self, ask: Ask) -> Ask {
         Ask {
             reason: ask.reason.map(|reason| self.cut(reason)),
+            warning: ask.warning.map(|warning| self.cut(warning)),
             question: ask.question.map(|question| self.cut_body(question)),
             options: ask.options.into_iter().map(|option| self.cut(option)).collect(),
             answer_schema: ask.answer_schema.map(|schema| self.cut_json(schema)),

@@ -120,7 +120,7 @@ impl Work {
         }
         tracing::info!(%run, %agent, "inboxes: took a task");
         match self.log.events(run, Seq(0)).await {
-            Ok(log) => self.drives.drive(committed.row, TakenRun { slot, guard, log }),
+            Ok(log) => self.drives.drive(committed.row, TakenRun { slot, guard, log: Arc::new(log) }),
             Err(error @ StoreError::Corrupt { .. }) => return Err(error.into()),
             Err(error) => {
                 self.drives.release_later(guard);

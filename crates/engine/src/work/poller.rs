@@ -227,6 +227,7 @@ impl Work {
             decide: Decide { hold: hold.key, digest: None, revision: None },
             resolution: Choice::Answer { value: look_again() },
             idempotency_key: None,
+            message: None,
         };
         let change = Change {
             authority: Role::System.into(),

@@ -187,7 +187,7 @@ impl Work {
             Ok((row, self.log.events(run, Seq(0)).await?))
         };
         match taken.await {
-            Ok((row, log)) => self.drives.drive(row, TakenRun { slot, guard, log }),
+            Ok((row, log)) => self.drives.drive(row, TakenRun { slot, guard, log: Arc::new(log) }),
             Err(EngineError::Store(StoreError::Corrupt { why, .. })) => {
                 self.commit.quarantine(run, &why).await
             }

@@ -11,12 +11,12 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 use standfast::config::{self, Unset};
-use standfast::database::Database;
+use standfast::database::{Database, Files};
 use standfast::heads::{self, HeadSettings, KeySource, PublicKey, SignedHeads};
 use standfast_core::id::RunId;
 use standfast_engine::clock::Clock;
 use standfast_store::audit::{ExportedRun, Report};
-use standfast_store::{AuditEntry, postgres, sqlite};
+use standfast_store::{AuditEntry, file, postgres, sqlite};
 use standfast_surfaces::http::rfc3339;
 
 use super::data;
@@ -25,10 +25,10 @@ use super::plain::plain;
 /// What is audited.
 #[derive(Debug, Args)]
 pub(super) struct AuditTarget {
-    /// The SQLite file of a server.
+    /// The SQLite file of a server, or its folder of files.
     #[arg(required_unless_present = "config", conflicts_with = "config")]
     file: Option<PathBuf>,
-    /// The database that this configuration file names: SQLite or Postgres.
+    /// The database that this configuration file names: SQLite, a folder of files, or Postgres.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -86,6 +86,8 @@ impl AuditTarget {
 
     fn database(&self) -> Result<Database, String> {
         match &self.file {
+            // A file store is a folder; SQLite is a file.
+            Some(folder) if folder.is_dir() => Ok(Database::Files(Files::at(folder))),
             Some(file) => Ok(Database::Sqlite(file.clone())),
             None => data::of_server(self.config.as_deref(), None).map_err(|error| error.to_string()),
         }
@@ -100,6 +102,9 @@ impl AuditTarget {
         let report = match &database {
             Database::Sqlite(file) => {
                 sqlite::verify_against(file, &covered, progress).map_err(|error| error.to_string())
+            }
+            Database::Files(files) => {
+                file::verify_against(&files.path, &covered, progress).map_err(|error| error.to_string())
             }
             Database::Postgres(named) => postgres::verify_against(&named.options(), &covered, progress)
                 .map_err(|error| format!("{}: {error}", named.setting)),
@@ -116,6 +121,9 @@ impl AuditTarget {
         let database = self.database()?;
         let report = match &database {
             Database::Sqlite(file) => sqlite::export(file, only, take).map_err(|error| error.to_string()),
+            Database::Files(files) => {
+                file::export(&files.path, only, take).map_err(|error| error.to_string())
+            }
             Database::Postgres(named) => postgres::export(&named.options(), only, take)
                 .map_err(|error| format!("{}: {error}", named.setting)),
         };
@@ -129,6 +137,9 @@ impl AuditTarget {
     ) -> Result<(), String> {
         match self.database()? {
             Database::Sqlite(file) => sqlite::audit_entries(&file, take).map_err(|error| error.to_string()),
+            Database::Files(files) => {
+                file::audit_entries(&files.path, take).map_err(|error| error.to_string())
+            }
             Database::Postgres(named) => postgres::audit_entries(&named.options(), take)
                 .map_err(|error| format!("{}: {error}", named.setting)),
         }

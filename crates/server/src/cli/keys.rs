@@ -14,6 +14,7 @@ use standfast_core::name::{GroupName, InboxName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{ApiKey, KeyFacts, Scope};
 use standfast_engine::clock::{self, Clock};
+use standfast_store::file::{self, CredentialFolder};
 use standfast_store::postgres::{self, PostgresStore};
 use standfast_store::sqlite::{CredentialFile, OpenError};
 use standfast_store::{Answer, Credential, SecretStore, StoreError};
@@ -92,6 +93,8 @@ enum Failure {
     NoDatabase(#[from] NoDatabase),
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error(transparent)]
+    Folder(#[from] file::OpenError),
     #[error("{setting}: {error}")]
     Database { setting: String, error: postgres::OpenError },
     #[error("{0}")]
@@ -121,6 +124,7 @@ pub(super) fn run(keys: &Keys) -> ExitCode {
                 Failure::Unknown(..) => ExitCode::FAILURE,
                 Failure::NoDatabase(_)
                 | Failure::Open(_)
+                | Failure::Folder(_)
                 | Failure::Database { .. }
                 | Failure::Store(_)
                 | Failure::Json(_)
@@ -133,6 +137,7 @@ pub(super) fn run(keys: &Keys) -> ExitCode {
 fn open(which: &KeyStoreArgs) -> Result<KeyStore, Failure> {
     Ok(match data::of_server(which.config.as_deref(), which.data.as_deref())? {
         Database::Sqlite(path) => KeyStore::File(CredentialFile::open(path)?),
+        Database::Files(files) => KeyStore::Folder(CredentialFolder::open(&files.path)?),
         Database::Postgres(named) => {
             let refused = |error| Failure::Database { setting: named.setting.clone(), error };
             KeyStore::Postgres(PostgresStore::open(&named.options()).map_err(refused)?)
@@ -143,6 +148,7 @@ fn open(which: &KeyStoreArgs) -> Result<KeyStore, Failure> {
 /// Where the keys of a server are. The server may be running.
 enum KeyStore {
     File(CredentialFile),
+    Folder(CredentialFolder),
     Postgres(PostgresStore),
 }
 
@@ -150,6 +156,7 @@ impl KeyStore {
     fn put(&mut self, credential: Credential) -> Result<bool, StoreError> {
         match self {
             KeyStore::File(file) => file.put(credential),
+            KeyStore::Folder(folder) => folder.put(credential),
             KeyStore::Postgres(store) => wait(store.put_credential(credential)),
         }
     }
@@ -157,6 +164,7 @@ impl KeyStore {
     fn list(&self, tenant: &Tenant) -> Result<Vec<Credential>, StoreError> {
         match self {
             KeyStore::File(file) => file.list(tenant),
+            KeyStore::Folder(folder) => folder.list(tenant),
             KeyStore::Postgres(store) => wait(store.list_credentials(tenant.clone())),
         }
     }
@@ -164,6 +172,7 @@ impl KeyStore {
     fn revoke(&mut self, tenant: Tenant, prefix: String, at: Timestamp) -> Result<bool, StoreError> {
         match self {
             KeyStore::File(file) => file.revoke(tenant, prefix, at),
+            KeyStore::Folder(folder) => folder.revoke(&tenant, &prefix, at),
             KeyStore::Postgres(store) => wait(store.revoke_credential(tenant, prefix, at)),
         }
     }

@@ -21,6 +21,7 @@ use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::Settings;
 use standfast_store::export::{self, ExportScope, Target, TransferCounts, TransferError};
+use standfast_store::file::FileStore;
 use standfast_store::postgres::PostgresStore;
 use standfast_store::sqlite::{OpenError, SqliteOptions, SqliteSnapshot, SqliteStore};
 use standfast_store::{AudienceMember, Store};
@@ -149,6 +150,10 @@ fn open(place: &Place) -> Result<Arc<dyn Store>, String> {
     match &database {
         Database::Sqlite(path) => {
             let store = SqliteStore::open(&SqliteOptions::at(path)).map_err(|error| error.to_string())?;
+            Ok(Arc::new(store))
+        }
+        Database::Files(files) => {
+            let store = FileStore::open(&files.options()).map_err(|error| error.to_string())?;
             Ok(Arc::new(store))
         }
         Database::Postgres(named) => {

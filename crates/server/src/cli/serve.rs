@@ -24,6 +24,7 @@ use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Auth, Settings};
 use standfast_engine::telemetry::Telemetry;
 use standfast_engine::vault::Vault;
+use standfast_store::file::{self, FileOptions, FileStore};
 use standfast_store::memory::MemoryStore;
 use standfast_store::postgres::{self, PostgresOptions, PostgresStore};
 use standfast_store::split_store::SplitStore;
@@ -104,6 +105,8 @@ enum Failure {
     NoDirectory(#[from] NoDirectory),
     #[error(transparent)]
     Store(#[from] OpenError),
+    #[error(transparent)]
+    Files(#[from] file::OpenError),
     #[error("{setting}: {error}")]
     Database { setting: String, error: postgres::OpenError },
     #[error("{0} is in use by another program; stop it, or listen elsewhere with --listen ADDR")]
@@ -325,6 +328,14 @@ fn open(
             }
             let options = SqliteOptions { observer: Some(observer), ..SqliteOptions::at(path) };
             Arc::new(SqliteStore::open(&options)?)
+        }
+        Database::Files(files) => {
+            if let Some(folder) = files.path.parent() {
+                let failed = |error| NoDirectory::Unusable { path: folder.to_owned(), error };
+                std::fs::create_dir_all(folder).map_err(failed)?;
+            }
+            let options = FileOptions { observer: Some(observer), ..files.options() };
+            Arc::new(FileStore::open(&options)?)
         }
         Database::Postgres(named) => {
             let options = PostgresOptions { observer: Some(observer), ..named.options() };

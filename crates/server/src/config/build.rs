@@ -20,8 +20,8 @@ use standfast_engine::clock::Clock;
 use standfast_engine::outbound::guard::Guard;
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{
-    A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, InboxService, Jobs,
-    ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks,
+    A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, HISTORY_TOKENS,
+    InboxService, Jobs, ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks,
 };
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
@@ -285,12 +285,13 @@ impl Config {
             tools.insert(ToolName::new(suspend::IN_INBOXES)?, Arc::new(SuspendForInput));
         }
         let awaited = plan.tools.iter().filter_map(|tool| mcp.awaited.get(&tool.name)).cloned();
-        Ok(Agent {
+        let built = Agent {
             tools,
             needs_approval,
             approvers: self.approvers(agent, plan, mcp)?,
             worker_pool: usize::try_from(plan.worker_pool).unwrap_or(usize::MAX),
             may_work: plan.may_work,
+            history_tokens: agent.history_tokens.unwrap_or(HISTORY_TOKENS),
             streaming: match agent.reasoning.enable_streaming {
                 Some(false) => Streaming::Off,
                 Some(true) | None => Streaming::On,
@@ -306,7 +307,9 @@ impl Config {
             limits: self.own_limits(agent),
             logins: awaited.collect(),
             ..Agent::new(definition, models.of(agent, self)?)
-        })
+        };
+        let says_no = agent.task.as_ref().is_some_and(|task| task.hitl.hold_batch == Some(false));
+        Ok(if says_no { Agent { batched: None, ..built } } else { built })
     }
 
     fn definition(

@@ -24,7 +24,7 @@ pub use llm::{Llm, LlmType};
 pub use server::{
     A2aDecisions, AsyncTools, Audit, Auth, CardSignature, Inboxes, Jwt, Limits, Server, network,
 };
-pub use store::{Backend, Driver, SessionStore, Sql, SslMode};
+pub use store::{Backend, Driver, Files, SessionStore, Sql, SslMode};
 pub use tool::{
     A2aKeys, AgentKeys, CommandKeys, CommonKeys, ExternalKeys, FileKeys, HttpRequestKeys, McpKeys,
     McpOverride, Sandbox, Tool, ToolKind,

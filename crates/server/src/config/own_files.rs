@@ -62,8 +62,32 @@ impl Config {
                     "write a folder without the server's own files, such as `working_directory: workspace`";
                 problems.push(Problem { at: tree.spot(&key), path: key, what, help: help.to_owned() });
             }
+            let key = path.key("writable");
+            if let Some(what) = self.writable_exposure(plan, &path)
+                && !problems.iter().any(|problem| problem.path == key)
+            {
+                let help = "name folders without the server's own files, or move the configuration and data elsewhere";
+                problems.push(Problem { at: tree.spot(&key), path: key, what, help: help.to_owned() });
+            }
         }
         problems
+    }
+
+    /// A folder beside the working directory that commands could change, with files of the server inside.
+    fn writable_exposure(&self, plan: &ToolPlan, path: &Path) -> Option<String> {
+        let kind = self.file.tools.get(&plan.name).and_then(|tool| tool.kind.as_ref());
+        let Some(ToolKind::Command(keys)) = kind else { return None };
+        if keys.sandbox == Some(Sandbox::Off) {
+            return None;
+        }
+        keys.writable.iter().flatten().find_map(|said| {
+            let folder = sandbox::real_or_planned(&absolute(&self.folder, said));
+            if folder.parent().is_none() {
+                return Some(format!("`{path}` cannot change all of /, which is the whole machine"));
+            }
+            let exposed = sandbox::exposed(&folder, &self.own_files())?;
+            Some(format!("`{path}` could change {}: it lies inside of {said}", self.shown(&exposed)))
+        })
     }
 
     fn exposure(&self, plan: &ToolPlan, path: &Path) -> Option<String> {

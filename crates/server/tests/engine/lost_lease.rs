@@ -5,20 +5,24 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
+use standfast_core::definition::Definition;
 use standfast_core::event::Event;
 use standfast_core::hold::Ask;
+use standfast_core::id::HoldId;
 use standfast_core::message::Message;
-use standfast_core::name::ToolName;
+use standfast_core::name::{ToolName, UserId};
 use standfast_core::run::{Status, WaitKind};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::clock::Clock;
 use standfast_engine::secrets::SigningKey;
-use standfast_engine::settings::Webhooks;
+use standfast_engine::settings::{Agent, Settings, Webhooks};
+use standfast_engine::tool::login::{AuthorizationResponse, LoginDesk, NoLogin, StartedLogin};
 use standfast_engine::tool::{
     AbandonFuture, Invocation, Nature, Outcome, RemoteWork, Suspension, Tool, ToolFuture, WatchFuture,
 };
@@ -101,6 +105,10 @@ fn resolves(batch: &Batch) -> bool {
 
 fn asks_below(batch: &Batch) -> bool {
     batch.row.run.facts.parent.is_some() && has(batch, |event| matches!(event, Event::HoldOpened(_)))
+}
+
+fn repins(batch: &Batch) -> bool {
+    has(batch, |event| matches!(event, Event::RunRepinned(_)))
 }
 
 /// Starts a task elsewhere and waits for it; counts how often that task is canceled.
@@ -208,5 +216,80 @@ async fn receivers_above_hear_a_question_although_the_lease_was_lost() {
     let notices: Vec<&SideWrite> =
         asked.puts.iter().filter(|put| matches!(put, SideWrite::Notice(_))).collect();
     assert_eq!(notices.len(), 1, "{:?}", asked.puts);
+    engine.die().await;
+}
+
+/// Where somebody has logged in, at another node: the configuration is read again, and has another agent then.
+#[derive(Default)]
+struct Desk {
+    engine: OnceLock<Engine>,
+    read_again: Mutex<Option<Settings>>,
+}
+
+impl LoginDesk for Desk {
+    fn server(&self) -> &str {
+        "crm"
+    }
+
+    fn asks<'a>(&'a self, _: HoldId, _: &'a UserId) -> BoxFuture<'a, Suspension> {
+        unreachable!("somebody has logged in")
+    }
+
+    fn begin(&self, _: HoldId) -> BoxFuture<'_, Result<StartedLogin, NoLogin>> {
+        unreachable!("somebody has logged in")
+    }
+
+    fn finish<'a>(
+        &'a self,
+        _: HoldId,
+        _: &'a UserId,
+        _: &'a str,
+        _: &'a AuthorizationResponse,
+    ) -> BoxFuture<'a, Result<(), NoLogin>> {
+        unreachable!("somebody has logged in")
+    }
+
+    fn learn<'a>(self: Arc<Self>, _: &'a UserId) -> BoxFuture<'a, Result<(), NoLogin>> {
+        unreachable!("somebody has logged in")
+    }
+
+    fn knows_offers(&self) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(true))
+    }
+
+    fn tell(&self) {
+        if let (Some(engine), Some(settings)) = (self.engine.get(), self.read_again.lock().unwrap().take()) {
+            engine.reload(settings);
+        }
+    }
+}
+
+/// The node that moves a run to its agent as it is now loses its lease with that very append: the definition is stored all
+/// the same, so that every node can go on with the run.
+#[tokio::test]
+async fn the_definition_of_a_repin_is_stored_although_the_lease_was_lost() {
+    let site = Site::new();
+    let (store, desk) = (Taken::new(repins), Arc::new(Desk::default()));
+    let (mut settings, mut later) = (site.settings(), site.settings());
+    let ops = (*settings.agents[&agent()]).clone();
+    let definition = Definition { prompt: "You look after two servers.".into(), ..(*ops.definition).clone() };
+    let moved = Agent {
+        tools: ops.tools.clone(),
+        needs_approval: ops.needs_approval.clone(),
+        worker_pool: ops.worker_pool,
+        ..Agent::new(definition, ops.model.clone())
+    };
+    let wanted = moved.digest;
+    later.agents.insert(agent(), Arc::new(moved));
+    settings.agents.insert(agent(), Arc::new(Agent { logins: vec![desk.clone()], ..ops }));
+    *desk.read_again.lock().unwrap() = Some(later);
+    let engine = Engine::new(store.clone(), Clock::system(), settings);
+    assert!(desk.engine.set(engine.clone()).is_ok());
+    engine.work();
+    start(&engine).await;
+    let repinned = store.finds().await;
+    assert_eq!(repinned.lease, LeaseChange::Keep, "the lease is another node's");
+    let is_it = |put: &SideWrite| matches!(put, SideWrite::Definition { digest, .. } if *digest == wanted);
+    assert!(repinned.puts.iter().any(is_it), "{:?}", repinned.puts);
     engine.die().await;
 }

@@ -5,13 +5,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+mod ahead;
 mod changes;
 mod corners;
 mod family;
+mod family_ends;
 mod foreign;
 mod gone;
 mod judged;
 mod lists;
+mod log_lines;
 mod lost_lease;
 mod nodes;
 mod queue;

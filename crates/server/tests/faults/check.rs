@@ -12,7 +12,7 @@ use standfast_core::event::{Envelope, Outcome};
 use standfast_core::hold::Resolution;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::run::{Status, status};
-use standfast_store::conformance::faults::open;
+use standfast_store::conformance::faults::open_any;
 use standfast_store::conformance::support::{block_on, runs_by};
 use standfast_store::postgres::{self, PostgresOptions, PostgresStore};
 use standfast_store::{RunFilter, RunQuery, Store};
@@ -22,9 +22,9 @@ use crate::server::panics;
 use crate::story::{Acked, lines};
 
 /// Everything that is wrong with what a dead server left behind.
-pub(crate) fn check(data: &Path, acked: &[Acked]) -> Vec<String> {
-    let mut wrong = audit(data);
-    match open(&data.join("standfast.db")) {
+pub(crate) fn check(data: &Path, name: &str, acked: &[Acked]) -> Vec<String> {
+    let mut wrong = audit(&data.join(name));
+    match open_any(&data.join(name)) {
         Ok(store) => wrong.extend(check_store(&*store, data, acked)),
         Err(error) => wrong.push(format!("I1: the file cannot be opened: {error}")),
     }
@@ -59,9 +59,8 @@ fn check_store(store: &dyn Store, data: &Path, acked: &[Acked]) -> Vec<String> {
 }
 
 /// `standfast audit verify`, as an operator runs it.
-fn audit(data: &Path) -> Vec<String> {
-    let output =
-        Command::new(crate::STANDFAST).args(["audit", "verify"]).arg(data.join("standfast.db")).output();
+fn audit(place: &Path) -> Vec<String> {
+    let output = Command::new(crate::STANDFAST).args(["audit", "verify"]).arg(place).output();
     match output {
         Ok(output) if output.status.success() => Vec::new(),
         Ok(output) => vec![format!("I8: {}", String::from_utf8_lossy(&output.stdout))],

@@ -17,6 +17,7 @@ use standfast_engine::Engine;
 use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Connections, Settings};
+use standfast_store::file::{FileOptions, FileStore};
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{
@@ -81,6 +82,8 @@ pub(crate) struct Options {
     pub(crate) trace: Option<PathBuf>,
     /// The address of a Postgres that several servers share; none for a file of its own.
     pub(crate) postgres: Option<String>,
+    /// Whether a folder of files is kept instead of a file.
+    pub(crate) in_folder: bool,
     /// Whether no hint of another node is heard.
     pub(crate) is_deaf: bool,
     /// By how much the machine's clock is wrong.
@@ -104,6 +107,7 @@ impl Default for Options {
             late: None,
             trace: None,
             postgres: None,
+            in_folder: false,
             is_deaf: false,
             wrong_by: Millis(0),
             keep: None,
@@ -124,6 +128,7 @@ impl Options {
         arguments.extend(self.late.iter().map(|(kind, late)| format!("late={kind}#{}", late.as_millis())));
         arguments.extend(self.trace.iter().map(|path| format!("trace={}", path.display())));
         arguments.extend(self.postgres.iter().map(|url| format!("postgres={url}")));
+        arguments.push(format!("folder={}", self.in_folder));
         arguments.extend([format!("deaf={}", self.is_deaf), format!("wrong_by={}", self.wrong_by.0)]);
         arguments.extend(self.keep.iter().map(|span| format!("keep={}", span.0)));
         arguments
@@ -150,6 +155,7 @@ impl Options {
                 }
                 "trace" => options.trace = Some(value.into()),
                 "postgres" => options.postgres = Some(value.into()),
+                "folder" => options.in_folder = value == "true",
                 "deaf" => options.is_deaf = value == "true",
                 "wrong_by" => options.wrong_by = Millis(value.parse().unwrap()),
                 "keep" => options.keep = Some(Millis(value.parse().unwrap())),
@@ -178,6 +184,10 @@ async fn serve_on(data: PathBuf, options: Options) {
     let points =
         Arc::new(Points { abort_at: options.abort_at, late: options.late, trace, ..Points::default() });
     let store: Arc<dyn Store> = match &options.postgres {
+        None if options.in_folder => {
+            let inner = FileStore::open(&FileOptions::at(data.join(crate::field::FOLDER))).unwrap();
+            Arc::new(Crashing { inner, points: points.clone() })
+        }
         None => {
             let inner = SqliteStore::open(&SqliteOptions::at(data.join("standfast.db"))).unwrap();
             Arc::new(Crashing { inner, points: points.clone() })

@@ -59,7 +59,7 @@ async fn fill(data: &Path, count: usize) -> Vec<String> {
         acked.extend(story.acked);
     }
     server.kill();
-    wrong.extend(check(data, &acked));
+    wrong.extend(check(data, "standfast.db", &acked));
     wrong
 }
 

@@ -1,12 +1,14 @@
-//! Where a row is played: on a file, with two engines in one process; or on Postgres, with a process for each node.
+//! Where a row is played: on a file or a folder of files, with two engines in one process; or on Postgres, with a process
+//! for each node.
 //!
-//! A row that says nothing of its store is played on both. Each field is a fresh directory, and a fresh database.
+//! A row that says nothing of its store is played on a file and on Postgres, and those of crashes and races on a folder too. Each field is a fresh directory, and a fresh database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use standfast_store::Store;
 use standfast_store::conformance::cluster;
+use standfast_store::file::{FileOptions, FileStore};
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
@@ -16,10 +18,17 @@ use crate::child::Options;
 use crate::server::{Http, Server};
 use crate::story::Acked;
 
+/// The folder of files below a data directory.
+pub(crate) const FOLDER: &str = "standfast-files";
+
+/// The same in a configuration.
+const IN_FILES: &str = "backend: file, file: {directory: ./standfast-files}";
+
 /// What keeps the runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
     InFile,
+    InFolder,
     InPostgres,
 }
 
@@ -28,9 +37,18 @@ impl Kept {
     pub(crate) fn row(self, in_file: &'static str, in_postgres: &'static str) -> &'static str {
         match self {
             Kept::InFile => in_file,
+            Kept::InFolder => in_folder(in_file),
             Kept::InPostgres => in_postgres,
         }
     }
+}
+
+/// The name of a row that is played on a folder of files.
+fn in_folder(in_file: &'static str) -> &'static str {
+    let names =
+        ["F1-FILES", "F2-FILES", "F3-FILES", "F5-FILES", "F6-FILES", "F7-FILES", "F8-FILES", "F21-FILES"];
+    let is_it = |name: &&'static str| name.strip_suffix("-FILES") == Some(in_file);
+    names.into_iter().find(is_it).unwrap_or(in_file)
 }
 
 /// What a field was at some moment.
@@ -41,6 +59,7 @@ pub(crate) struct Backup {
 /// A directory, and the address of a database where there is one.
 pub(crate) struct Field {
     data: TempDir,
+    kept: Kept,
     pub(crate) url: Option<String>,
 }
 
@@ -53,10 +72,10 @@ impl Drop for Field {
 impl Field {
     pub(crate) fn new(kept: Kept) -> Field {
         let url = match kept {
-            Kept::InFile => None,
+            Kept::InFile | Kept::InFolder => None,
             Kept::InPostgres => Some(cluster::shared().database()),
         };
-        Field { data: tempfile::tempdir().unwrap(), url }
+        Field { data: tempfile::tempdir().unwrap(), kept, url }
     }
 
     pub(crate) fn data(&self) -> &Path {
@@ -65,7 +84,20 @@ impl Field {
 
     /// A server on this field.
     pub(crate) fn start(&self, options: &Options) -> Server {
-        Server::start(self.data(), &Options { postgres: self.url.clone(), ..options.clone() })
+        let in_folder = self.kept == Kept::InFolder;
+        Server::start(self.data(), &Options { postgres: self.url.clone(), in_folder, ..options.clone() })
+    }
+
+    /// The product itself on this field.
+    pub(crate) fn product(&self) -> Server {
+        match (self.kept, &self.url) {
+            (Kept::InFolder, _) => Server::product(self.data(), Some(IN_FILES)),
+            (Kept::InFile | Kept::InPostgres, None) => Server::product(self.data(), None),
+            (Kept::InFile | Kept::InPostgres, Some(url)) => {
+                let sql = format!("backend: sql, sql: {{driver: postgres, url: \"{url}\"}}");
+                Server::product(self.data(), Some(&sql))
+            }
+        }
     }
 
     /// A copy of everything, made while servers run, as an operator makes it.
@@ -117,6 +149,9 @@ impl Field {
     /// The store, opened beside or after the servers.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match &self.url {
+            None if self.kept == Kept::InFolder => {
+                Arc::new(FileStore::open(&FileOptions::at(self.data().join(FOLDER))).unwrap())
+            }
             None => {
                 Arc::new(SqliteStore::open(&SqliteOptions::at(self.data().join("standfast.db"))).unwrap())
             }
@@ -127,7 +162,8 @@ impl Field {
     /// Everything that is wrong with what dead servers left here.
     pub(crate) fn check(&self, acked: &[Acked]) -> Vec<String> {
         match &self.url {
-            None => check(self.data(), acked),
+            None if self.kept == Kept::InFolder => check(self.data(), FOLDER, acked),
+            None => check(self.data(), "standfast.db", acked),
             // On a thread of its own: it waits for the database, and whoever asks may be in a runtime.
             Some(url) => std::thread::scope(|scope| {
                 scope.spawn(|| check_postgres(url, self.data(), acked)).join().unwrap()

@@ -41,7 +41,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Trial};
 use standfast_engine::settings::Settings;
 
-use field::Kept::{InFile, InPostgres};
+use field::Kept::{InFile, InFolder, InPostgres};
 use nodes::Plan;
 use one_node::Database;
 use report::{Row, reported};
@@ -77,6 +77,26 @@ fn trials() -> Vec<Trial> {
         ),
         ("f2_kill_9_under_load_loses_and_repeats_nothing", Box::new(|| kills::kills(5, 1, InFile))),
         ("f3_a_stop_in_order_leaves_what_a_kill_leaves", Box::new(|| stops::stops(3, InFile))),
+        (
+            "f1_a_crash_around_any_write_loses_and_repeats_nothing_in_files",
+            Box::new(move || boundaries::boundaries(&few, 1, 5, InFolder)),
+        ),
+        (
+            "f2_kill_9_under_load_loses_and_repeats_nothing_in_files",
+            Box::new(|| kills::kills(5, 1, InFolder)),
+        ),
+        ("f3_a_stop_in_order_leaves_what_a_kill_leaves_in_files", Box::new(|| stops::stops(3, InFolder))),
+        ("f5_of_many_decisions_one_counts_in_files", Box::new(|| races::on_one_hold(12, InFolder))),
+        (
+            "f6_at_the_same_instant_one_thing_happens_in_files",
+            Box::new(|| races::at_the_same_instant(3, InFolder)),
+        ),
+        ("f7_two_engines_resume_a_run_once_in_files", Box::new(|| races::both_nodes_claim(24, InFolder))),
+        (
+            "f8_results_come_early_late_and_for_nothing_in_files",
+            Box::new(|| races::early_and_late_results(16, InFolder)),
+        ),
+        ("f21_many_holds_expire_at_once_in_files", Box::new(|| expiry::expiry(200, InFolder))),
         (
             "f3_a_stop_in_order_leaves_what_a_kill_leaves_on_postgres",
             Box::new(|| stops::stops(3, InPostgres)),
@@ -269,6 +289,14 @@ fn full(arguments: &[String]) -> ExitCode {
         ("F12", Box::new(move || nodes::run(&fail_overs(of(1_200), Replication::Synchronous)))),
         ("F12-ASYNC", Box::new(move || nodes::run(&fail_overs(of(1_200), Replication::Asynchronous)))),
         ("F13-BUSY", Box::new(move || nodes::run(&trouble(of(1_000))))),
+        ("F1-FILES", Box::new(move || boundaries::boundaries(&Wish::ALL, of(5), 1, InFolder))),
+        ("F2-FILES", Box::new(move || kills::kills(of(200), 1, InFolder))),
+        ("F3-FILES", Box::new(move || stops::stops(of(200), InFolder))),
+        ("F5-FILES", Box::new(move || races::on_one_hold(of(10_000), InFolder))),
+        ("F6-FILES", Box::new(move || races::at_the_same_instant(of(2_000), InFolder))),
+        ("F7-FILES", Box::new(move || races::both_nodes_claim(of(10_000), InFolder))),
+        ("F8-FILES", Box::new(move || races::early_and_late_results(of(1_000), InFolder))),
+        ("F21-FILES", Box::new(move || expiry::expiry(of(10_000), InFolder))),
         ("F19", Box::new(move || restores::restores(of(20), InFile))),
         ("F19-PG", Box::new(move || restores::restores(of(20), InPostgres))),
         ("F28", Box::new(move || paused::paused(of(100_000), 5, InFile))),

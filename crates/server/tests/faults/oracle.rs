@@ -19,13 +19,13 @@ pub(crate) fn notices() -> Row {
     crate::runtime().block_on(story.live(&server.http(), data.path())).unwrap();
     server.kill();
     let run = story.run.clone().unwrap();
-    let mut missed = check(data.path(), &story.acked);
+    let mut missed = check(data.path(), "standfast.db", &story.acked);
     let mut expect = |invariant: &str, line: Option<String>, acked: &[Acked]| {
         let file = data.path().join(EFFECTS);
         let before = std::fs::read_to_string(&file).unwrap();
         let mut writing = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
         line.into_iter().for_each(|line| writeln!(writing, "{line}").unwrap());
-        let found = check(data.path(), acked);
+        let found = check(data.path(), "standfast.db", acked);
         if !found.iter().any(|found| found.starts_with(invariant)) {
             missed.push(format!("{invariant} is not noticed: {found:?}"));
         }

@@ -20,11 +20,11 @@ const SCRIPT: &str = r#"replies:
 - text: done
 "#;
 
-/// The product on Postgres, with the agent of [`SCRIPT`].
+/// The product on a store of its own, with the agent of [`SCRIPT`].
 const CONFIGURATION: &str = r#"
 llms: {script: {type: scripted, script: script.yaml}}
 tools: {execute_command: {allowed_commands: [echo]}}
-session_stores: {main: {backend: sql, sql: {driver: postgres, url: "URL"}}}
+session_stores: {main: {STORE}}
 server: {nodes: {take_over_after: 3s}}
 agents: {ops: {llm: script, session_store: main, tools: [execute_command], task: {input_timeout: 2h}}}
 "#;
@@ -61,14 +61,14 @@ impl Server {
         Server::started(command, data, options.nodes, "")
     }
 
-    /// Starts the product itself: with its embedded demo on a file, or with an agent of a configuration on Postgres.
-    pub(crate) fn product(data: &Path, postgres: Option<&str>) -> Server {
+    /// Starts the product itself: with its embedded demo on a file, or with an agent of a configuration on this store.
+    pub(crate) fn product(data: &Path, store: Option<&str>) -> Server {
         let mut command = Command::new(crate::STANDFAST);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
-        if let Some(url) = postgres {
+        if let Some(store) = store {
             std::fs::write(data.join("script.yaml"), SCRIPT).unwrap();
             let configuration = data.join("standfast.yaml");
-            std::fs::write(&configuration, CONFIGURATION.replace("URL", url)).unwrap();
+            std::fs::write(&configuration, CONFIGURATION.replace("STORE", store)).unwrap();
             command.arg("--config").arg(configuration);
         }
         Server::started(command, data, 1, standfast_testkit::process::GREETING)

@@ -34,7 +34,7 @@ pub(crate) fn stops(count: usize, kept: Kept) -> Row {
 async fn one(case: usize, kept: Kept) -> Vec<String> {
     let field = Field::new(kept);
     let mut random = Random::new(case as u64);
-    let mut server = Server::product(field.data(), field.url.as_deref());
+    let mut server = field.product();
     let wishes = (0..CLIENTS).map(|client| WISHES[(case + client) % WISHES.len()]);
     // What people put in place of arguments fits the tool of the demo.
     let wishes = wishes.filter(|wish| *wish != Wish::Edit || kept == Kept::InFile);
@@ -63,7 +63,7 @@ async fn one(case: usize, kept: Kept) -> Vec<String> {
     }
     drop(server);
     let stories = living.join_all().await;
-    let mut server = Server::product(field.data(), field.url.as_deref());
+    let mut server = field.product();
     let stories = live(stories.into_iter(), &server.http(), field.data()).join_all().await;
     server.kill();
     let acked: Vec<Acked> = stories.iter().flat_map(|story| story.acked.clone()).collect();

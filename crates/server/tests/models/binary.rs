@@ -21,7 +21,7 @@ fn standfast(folder: &Path) -> Command {
     command
 }
 
-fn serve(folder: &Path) -> Server {
+pub(super) fn serve(folder: &Path) -> Server {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
     let mut command = standfast(folder);
     command.args(["serve", "--listen", "127.0.0.1:0", "--config", "standfast.yaml", "--data", "data"]);
@@ -36,7 +36,7 @@ fn folder(config: &str) -> TempDir {
 }
 
 /// An agent with the tools of the recorded streams, whose runs survive a restart.
-fn durable(llm: &str, more: &str) -> TempDir {
+pub(super) fn durable(llm: &str, more: &str) -> TempDir {
     folder(&format!(
         "llms:\n  the-llm: {llm}\n\
          session_stores: {{main-db: {{backend: sql, sql: {{driver: sqlite, database: ./sessions.db}}}}}}\n\
@@ -115,7 +115,7 @@ fn the_complete_example_runs() {
 type Restarted<'a> = (&'a str, &'a [u8], &'a [u8], &'a [&'a str]);
 
 /// The recorded call as one of the tool that asks a person: it takes any number.
-fn as_question(text: &str) -> String {
+pub(super) fn as_question(text: &str) -> String {
     let named = text.replace("execute_command", "suspend-for-input").replace("command", "reason");
     named.replace(r#"\"n\":"#, r#"\"data\":"#).replace(r#""n":"#, r#""data":"#)
 }

@@ -1,13 +1,14 @@
 //! Models over the wire: recorded streams of every dialect, providers that misbehave, and the real binary with both.
 //!
 //! `fake.rs` is the provider, `streams/` what real ones send, `streams.rs` what is made of it, `misbehaves.rs` what
-//! happens when they fail, `binary.rs` whole runs. No test needs a key or a network.
+//! happens when they fail, `binary.rs` whole runs, `sessions.rs` conversations of several. No test needs a key or a network.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod binary;
 mod misbehaves;
 mod proxies;
+mod sessions;
 mod streams;
 
 use std::collections::BTreeMap;

@@ -17,14 +17,14 @@ use standfast_core::hold::HoldPolicy;
 use standfast_core::id::{CallNo, HoldId, Incarnation, RunId, StorageKind};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay, ToolResult, Usage};
-use standfast_core::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId};
+use standfast_core::name::{AgentName, RuleId, Tenant, ToolName, UserId};
 use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
 use standfast_core::run::PromptBasis;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::stored_call;
 use standfast_store::pipeline::{LeaseRule, Order, OrderContext, Pipeline, Writes};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{AudienceMember, LeaseChange, Store};
+use standfast_store::{AudienceMember, Guard, LeaseChange, SessionKey, SideWrite, Store};
 
 use crate::measure::{Lap, Measurement, load, now};
 
@@ -129,11 +129,12 @@ impl Bench {
         let entropy = entropy(n);
         let random: [u8; 5] = entropy.draw("run", 0).0[..5].try_into().unwrap();
         let tenant = Tenant::default_tenant();
+        let id = RunId::new(&tenant, StorageKind::Durable, Timestamp(1_762_000_000_000 + n as i64), random);
         let start = Start {
-            id: RunId::new(&tenant, StorageKind::Durable, Timestamp(1_762_000_000_000 + n as i64), random),
+            id,
             tenant,
             agent: AgentName::new("ops").unwrap(),
-            session: SessionId::new(format!("ses_{n:020}")).unwrap(),
+            session: id.own_session(),
             owner: UserId::new("alice").unwrap(),
             driver: DrivenBy::Loop,
             definition: self.definition_digest,
@@ -141,8 +142,21 @@ impl Bench {
             inbox: None,
             message: Message::text("Please free some space on the disk, it is nearly full."),
             taken: Admission::AtOnce,
+            history: None,
         };
-        let order = self.order(Vec::new(), Actor::Client(UserId::new("alice").unwrap()), self.takes());
+        let key = SessionKey {
+            tenant: start.tenant.clone(),
+            agent: start.agent.clone(),
+            owner: start.owner.clone(),
+            session: start.session.clone(),
+        };
+        let digest = self.definition_digest;
+        let writes = Writes {
+            guards: vec![Guard::SessionOpen { session: key }],
+            puts: vec![SideWrite::Definition { digest, bytes: self.definition.to_bytes() }],
+            ..self.takes()
+        };
+        let order = self.order(Vec::new(), Actor::Client(UserId::new("alice").unwrap()), writes);
         Pipeline::start(self.store.clone(), start, order).unwrap()
     }
 
@@ -181,6 +195,7 @@ impl Bench {
             decide: Decide { hold: hold.key, digest: None, revision: None },
             resolution: Choice::Approve,
             idempotency_key: None,
+            message: None,
         };
         let begin = Begin {
             call: CallNo(1),

@@ -1,4 +1,4 @@
-//! The long fault runs of the SQLite store: each row of the fault matrix with its full count.
+//! The long fault runs of the SQLite store and of the file store: each row of the fault matrix with its full count.
 //!
 //! Prints one line for each row and ends with 1 if anything happened that should not be possible. `--quick` runs 5 %,
 //! `--only F2,F17` some rows, `--json FILE` adds a line of JSON for each to a file.
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use standfast_store::conformance::faults::child::{self, Program};
 use standfast_store::conformance::faults::{
-    Report, corrupt_rows, full_disk, io_errors, kills, torn_tails, unusable_files,
+    Report, corrupt_rows, files, full_disk, io_errors, kills, torn_tails, unusable_files,
 };
 
 #[expect(
@@ -36,13 +36,20 @@ fn main() -> ExitCode {
         arguments.get(at + 1)
     };
     let (only, json) = (value("--only"), value("--json"));
-    let rows: [(&str, &dyn Fn() -> Report); 6] = [
+    let fresh = files::fresh_folder;
+    let rows: [(&str, &dyn Fn() -> Report); 12] = [
         ("F2", &|| kills::kills(&program, of(200))),
         ("F14", &|| full_disk::full_disk(of(200))),
         ("F15", &|| io_errors::io_errors(&program, of(200))),
         ("F16", &|| unusable_files::unusable_files(of(50))),
         ("F17", &|| torn_tails::torn_tails(of(1000))),
         ("F18", &|| corrupt_rows::corrupt_rows(of(120))),
+        ("F2-files", &|| kills::kills_of(&program, of(200), fresh)),
+        ("F14-files", &|| files::full_disk(of(200))),
+        ("F15-files", &|| io_errors::io_errors_of(&program, of(200), fresh)),
+        ("F16-files", &|| files::unusable_folders(of(50))),
+        ("F17-files", &|| files::torn_writes(of(1000))),
+        ("F18-files", &|| files::damaged_files(of(400))),
     ];
     let mut violations = 0;
     for (name, row) in rows {
@@ -50,9 +57,10 @@ fn main() -> ExitCode {
             continue;
         }
         let begin = Instant::now();
-        let Report { id, what, count, violations: found } = row();
+        let Report { what, count, violations: found, .. } = row();
+        let id = name;
         let seconds = begin.elapsed().as_secs_f64();
-        println!("{id:4} {what:42} {count:7} times {seconds:8.1} s {:4} violations", found.len());
+        println!("{id:9} {what:42} {count:7} times {seconds:8.1} s {:4} violations", found.len());
         found.iter().take(10).for_each(|violation| println!("     {violation}"));
         violations += found.len();
         let line = serde_json::json!({

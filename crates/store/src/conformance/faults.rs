@@ -1,4 +1,5 @@
-//! Faults of the SQLite store's file, disk and process, by the rows of the fault matrix.
+//! Faults of the SQLite store's file, disk and process, by the rows of the fault matrix; `files.rs` has those of the file
+//! store.
 //!
 //! Each function breaks something so many times and reports what should not have been possible. The tests run a few
 //! of each; the program `store-faults` runs them all. What must hold: acknowledged is durable, what is stored is whole
@@ -6,6 +7,7 @@
 
 pub mod child;
 pub mod corrupt_rows;
+pub mod files;
 pub mod full_disk;
 pub mod io_errors;
 pub mod kills;
@@ -19,6 +21,7 @@ use standfast_core::command::Choice;
 use standfast_core::project::RunRow;
 
 use super::support::{LOOKUP, NewRun, SHELL, Scribe, begin, block_on, checked, finish, resolve, runs_by};
+use crate::file::{FileOptions, FileStore};
 use crate::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use crate::{Batch, RunFilter, RunQuery, Store};
 
@@ -48,6 +51,38 @@ impl Report {
 pub fn open(file: &Path) -> Result<Arc<SqliteStore>, OpenError> {
     SqliteStore::open(&SqliteOptions::at(file)).map(Arc::new)
 }
+
+/// A store that says when it stopped for good.
+pub trait StoppableStore: Store {
+    /// Why it stopped writing, if it did.
+    fn stopped(&self) -> Option<String>;
+}
+
+impl StoppableStore for SqliteStore {
+    fn stopped(&self) -> Option<String> {
+        SqliteStore::stopped(self)
+    }
+}
+
+impl StoppableStore for FileStore {
+    fn stopped(&self) -> Option<String> {
+        FileStore::stopped(self)
+    }
+}
+
+/// Opens the store of this name: SQLite when it ends with `.db`, else a folder of files.
+pub fn open_any(path: &Path) -> Result<Arc<dyn StoppableStore>, String> {
+    if path.extension().is_some_and(|ending| ending == "db") {
+        return open(path).map(|store| store as Arc<dyn StoppableStore>).map_err(|error| error.to_string());
+    }
+    match FileStore::open(&FileOptions::at(path)) {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A place for a store in a directory of its own.
+pub type FreshPlace = fn() -> (tempfile::TempDir, PathBuf);
 
 /// A file for a store in a directory of its own.
 #[must_use]

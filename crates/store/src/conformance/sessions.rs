@@ -2,11 +2,18 @@
 //!
 //! A conversation is named by tenant, agent, owner and session together.
 
+use standfast_core::command::Choice;
+use standfast_core::id::HoldId;
+use standfast_core::project::RunRow;
 use standfast_core::time::Millis;
 
 use super::Factory;
-use super::support::{NewRun, World, agent, all_pages, block_on, runs_by, session, session_of, tenant};
-use crate::{Guard, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, StoreError};
+use super::support::{
+    NewRun, World, agent, all_pages, block_on, hold_ids, holds_by, runs_by, session, session_of, tenant,
+};
+use crate::{
+    Guard, HoldFilter, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, StoreError,
+};
 
 pub fn a_session_is_made_by_its_first_run(factory: &Factory) {
     let mut world = World::new(factory);
@@ -133,6 +140,114 @@ pub fn a_session_belongs_to_its_user(factory: &Factory) {
     assert_eq!(listed(Some("eve"), None), []);
 }
 
+/// A conversation that nobody named has the name of its run, and is found by it.
+pub fn a_run_begun_without_a_session_has_its_own(factory: &Factory) {
+    let mut world = World::new(factory);
+    let named = world.start(&NewRun::of("helper"));
+    world.later(Millis::seconds(1));
+    let began = world.now();
+    let (alone, hold) = world.alone("helper");
+    let last = world.start(&NewRun::of("helper").in_session("s-2"));
+    world.reopen();
+    let key = session_of(&alone);
+    let fresh = SessionRow {
+        key: key.clone(),
+        metadata: "{}".into(),
+        created_at: began,
+        updated_at: began,
+        closed: false,
+    };
+    assert_eq!(world.session(&key), Some(fresh));
+    world.expect_stored(&alone);
+    assert_eq!(world.sessions(None), [session_of(&last), key.clone(), session_of(&named)]);
+    assert_eq!(world.sessions(Some("helper")).len(), 3);
+    for filter in [
+        RunFilter::Session(key.agent.clone(), key.session.clone()),
+        RunFilter::SessionOf(key.owner.clone(), key.agent.clone(), key.session.clone()),
+    ] {
+        assert_eq!(world.all_runs(&runs_by(filter)), std::slice::from_ref(&alone));
+    }
+    let holds = world.all_holds(&holds_by(HoldFilter::Session(key.agent.clone(), key.session.clone())));
+    assert_eq!(hold_ids(&holds), [hold]);
+    assert_eq!(world.named(&key), std::slice::from_ref(&key));
+    for other in [
+        SessionKey { owner: super::support::user("eve"), ..key.clone() },
+        SessionKey { agent: agent("other"), ..key.clone() },
+        SessionKey { tenant: tenant("acme"), ..key },
+    ] {
+        assert_eq!(world.session(&other), None);
+        let filter = RunFilter::SessionOf(other.owner, other.agent, other.session);
+        assert_eq!(world.all_runs(&RunQuery { tenant: other.tenant, ..runs_by(filter) }), []);
+    }
+}
+
+/// Whoever goes on in a conversation by the name of its first run finds that run in it.
+pub fn a_second_run_in_a_runs_own_session_finds_the_first(factory: &Factory) {
+    let mut world = World::new(factory);
+    let began = world.now();
+    let (first, hold) = world.alone("helper");
+    let between = world.queued_run("helper");
+    world.later(Millis::seconds(1));
+    let key = session_of(&first);
+    let mut second = world.scribe.start(&NewRun { session: key.session.clone(), ..NewRun::of("helper") });
+    second.guards.push(Guard::SessionOpen { session: key.clone() });
+    let second = world.write(second);
+    let third = world.start(&NewRun { session: key.session.clone(), ..NewRun::of("helper") });
+    world.reopen();
+    let all = [third, second, first.clone()];
+    for filter in [
+        RunFilter::Session(key.agent.clone(), key.session.clone()),
+        RunFilter::SessionOf(key.owner.clone(), key.agent.clone(), key.session.clone()),
+    ] {
+        assert_eq!(world.all_runs(&RunQuery { limit: 1, ..runs_by(filter) }), all);
+    }
+    let found = world.session(&key).unwrap();
+    assert_eq!((found.created_at, found.closed), (began, false));
+    assert_eq!(world.sessions(None), [session_of(&between), key.clone()], "it is as old as its first run");
+    let holds = world.all_holds(&holds_by(HoldFilter::Session(key.agent.clone(), key.session)));
+    assert_eq!(hold_ids(&holds), [hold]);
+    let after = world.decides(&first, hold, Choice::Approve);
+    world.expect_stored(&after);
+}
+
+/// Metadata and closing as with any other.
+pub fn a_runs_own_session_is_changed_and_closed(factory: &Factory) {
+    let mut world = World::new(factory);
+    let (first, _) = world.alone("helper");
+    let key = session_of(&first);
+    assert!(!world.change(&key, "{\"not\":1}", "{}"));
+    assert!(world.change(&key, "{}", "{\"a\":1}"));
+    let close = world.store().change_session(key.clone(), SessionChange::Close, world.now());
+    assert_eq!(block_on(close), Ok(true));
+    world.reopen();
+    let found = world.session(&key).unwrap();
+    assert_eq!((found.metadata.as_str(), found.closed), ("{\"a\":1}", true));
+    let mut refused = world.scribe.start(&NewRun { session: key.session.clone(), ..NewRun::of("helper") });
+    refused.guards.push(Guard::SessionOpen { session: key.clone() });
+    assert!(matches!(world.append(vec![refused]), Err(StoreError::Guard { .. })));
+    world.expect_stored(&first);
+    assert_eq!(world.sessions(None), [key]);
+}
+
+/// The name of a run's own conversation, used by somebody else, names theirs.
+pub fn anothers_session_of_the_same_name_is_another(factory: &Factory) {
+    let mut world = World::new(factory);
+    let (ours, _) = world.alone("helper");
+    let key = session_of(&ours);
+    let of_eve = NewRun { session: key.session.clone(), ..NewRun::of("helper").of_user("eve") };
+    let theirs = world.start(&of_eve);
+    world.reopen();
+    let by_name = RunFilter::Session(key.agent.clone(), key.session.clone());
+    assert_eq!(world.all_runs(&RunQuery { limit: 1, ..runs_by(by_name) }), [theirs.clone(), ours.clone()]);
+    for row in [&ours, &theirs] {
+        let key = session_of(row);
+        assert!(world.session(&key).is_some());
+        let filter = RunFilter::SessionOf(key.owner, key.agent, key.session);
+        assert_eq!(world.all_runs(&runs_by(filter)), std::slice::from_ref(row));
+    }
+    assert_eq!(world.named(&key), [session_of(&theirs), key]);
+}
+
 /// Tenants are known as soon as they have a run.
 pub fn tenants_are_listed(factory: &Factory) {
     let mut world = World::new(factory);
@@ -145,6 +260,26 @@ pub fn tenants_are_listed(factory: &Factory) {
 }
 
 impl World {
+    /// A held run that was begun without naming a conversation.
+    fn alone(&mut self, name: &str) -> (RunRow, HoldId) {
+        let id = self.scribe.run_id(&tenant("default"));
+        self.held(&NewRun { id: Some(id), session: id.own_session(), ..NewRun::of(name) }, &[])
+    }
+
+    /// All conversations of this name with this agent, whoever has them, one on each page.
+    fn named(&self, key: &SessionKey) -> Vec<SessionKey> {
+        let query = |cursor| SessionQuery {
+            tenant: key.tenant.clone(),
+            owner: None,
+            agent: Some(key.agent.clone()),
+            session: Some(key.session.clone()),
+            cursor,
+            limit: 1,
+        };
+        let rows = all_pages(|cursor| block_on(self.store().list_sessions(query(cursor))).unwrap());
+        rows.into_iter().map(|row| row.key).collect()
+    }
+
     /// All conversations, in pages of two.
     fn sessions(&self, of: Option<&str>) -> Vec<SessionKey> {
         let query = |cursor| SessionQuery {

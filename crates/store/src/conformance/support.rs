@@ -43,7 +43,12 @@ impl World {
     /// A fresh, empty store.
     #[must_use]
     pub fn new(factory: &Factory) -> World {
-        let backend = factory();
+        World::on(factory())
+    }
+
+    /// A store in this place.
+    #[must_use]
+    pub fn on(backend: Box<dyn Backend>) -> World {
         let store = Some(backend.open());
         World { backend, store, scribe: Scribe::new(1) }
     }
@@ -340,7 +345,7 @@ pub fn session_of(row: &RunRow) -> SessionKey {
 /// Somebody decides a hold as they saw it.
 #[must_use]
 pub fn resolve(hold: HoldKey, resolution: Choice) -> Command {
-    Command::Resolve(Resolve { decide: as_seen(hold), resolution, idempotency_key: None })
+    Command::Resolve(Resolve { decide: as_seen(hold), resolution, idempotency_key: None, message: None })
 }
 
 /// A node is about to start a call, as these events hold it.

@@ -1,9 +1,11 @@
 //! The collections behind the memory store: what an append does to them, and point reads. Lists are in
-//! `lists.rs`, subscriptions and notices in `deliveries.rs`.
+//! `lists.rs`, subscriptions and notices in `deliveries.rs`. The file store keeps the same collections as its rows:
+//! what changes is marked for it ([`ChangeMark`]), and `documents.rs` turns an entry into what stands in a file, and back.
 //!
 //! Nothing here is clever: every other backend is compared with it, so it must be easy to believe.
 
 mod deliveries;
+mod documents;
 mod lists;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,9 +27,38 @@ use crate::query::{
     StoredRun,
 };
 use deliveries::Deliveries;
+pub(crate) use documents::{HoldDocument, LetterDocument, NoticeDocument, RunDocument, SessionDocument};
+
+/// What is kept of a run.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StateContents {
+    /// Its rows, its log, its large values.
+    #[default]
+    Everything,
+    /// Its rows; somebody else keeps the rest.
+    RowsOnly,
+}
+
+/// What an operation changed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ChangeMark {
+    Run(RunId),
+    Session(SessionKey),
+    Key(Tenant, String),
+    Counter(Tenant, String),
+    Notice(i64),
+    Letter(i64),
+    Subscription(Tenant, String),
+    Credential(String),
+    Sealed(Tenant, String),
+    Audit(Tenant),
+}
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
+    kept: StateContents,
+    /// What has changed since somebody last asked; none when nobody asks.
+    touched: Option<BTreeSet<ChangeMark>>,
     runs: BTreeMap<i64, RunEntry>,
     run_numbers: HashMap<RunId, i64>,
     holds: BTreeMap<i64, HoldEntry>,
@@ -53,6 +84,8 @@ struct RunEntry {
     /// When another run's end wants it looked at; remembered until a node takes it.
     wake_at: Option<Timestamp>,
     links: Vec<Link>,
+    /// The numbers of its holds.
+    holds: Vec<i64>,
     /// Why it was quarantined, if it was.
     quarantined: Option<String>,
     /// Whether its contents are gone.
@@ -72,7 +105,7 @@ struct HoldEntry {
 }
 
 impl State {
-    pub(super) fn append(&mut self, batches: Vec<Batch>) -> Result<(), StoreError> {
+    pub(crate) fn append(&mut self, batches: Vec<Batch>) -> Result<(), StoreError> {
         for (at, batch) in batches.iter().enumerate() {
             self.check_expected(batch)?;
             // Of two batches of one run the second was decided on a state that the first one changes.
@@ -85,6 +118,9 @@ impl State {
         for (which, (batch, guard)) in guards.enumerate() {
             let checked = self.check_guard(batch, guard, &mut counted);
             checked.map_err(|why| StoreError::Guard { which, why })?;
+        }
+        for (tenant, name) in counted.keys() {
+            self.touch(|| ChangeMark::Counter(tenant.clone(), name.clone()));
         }
         self.counters.extend(counted);
         batches.into_iter().for_each(|batch| self.write(batch));
@@ -159,10 +195,15 @@ impl State {
 
     fn write_row(&mut self, row: RunRow, link: Link, lease: LeaseChange) {
         let run = row.run.facts.id;
+        self.touch(|| ChangeMark::Run(run));
+        let link = match self.kept {
+            StateContents::Everything => Some(link),
+            StateContents::RowsOnly => None,
+        };
         match self.run_numbers.get(&run).and_then(|no| self.runs.get_mut(no)) {
             Some(entry) => {
                 entry.row = row;
-                entry.links.push(link);
+                entry.links.extend(link);
                 entry.change_lease(lease);
             }
             None => {
@@ -173,7 +214,8 @@ impl State {
                     lease: None,
                     due_at: None,
                     wake_at: None,
-                    links: vec![link],
+                    links: link.into_iter().collect(),
+                    holds: Vec::new(),
                     quarantined: None,
                     is_erased: false,
                 };
@@ -196,7 +238,10 @@ impl State {
             closed: false,
         };
         let no = self.next_number();
-        self.sessions.entry(key).or_insert(SessionEntry { no, row: fresh });
+        if !self.sessions.contains_key(&key) {
+            self.touch(|| ChangeMark::Session(key.clone()));
+            self.sessions.insert(key, SessionEntry { no, row: fresh });
+        }
     }
 
     fn write_hold(&mut self, change: HoldChange) {
@@ -204,6 +249,9 @@ impl State {
             HoldChange::Open(row) => {
                 let no = self.next_number();
                 self.hold_numbers.insert(row.id, no);
+                if let Some(entry) = self.run_numbers.get(&row.id.run).and_then(|no| self.runs.get_mut(no)) {
+                    entry.holds.push(no);
+                }
                 self.holds.insert(no, HoldEntry { row, audience: Vec::new() });
             }
             HoldChange::Update(row) => {
@@ -224,14 +272,17 @@ impl State {
         match put {
             SideWrite::Key { key, request, expires_at } => {
                 let record = KeyRecord { request, run, seq: last, expires_at };
+                self.touch(|| ChangeMark::Key(tenant.clone(), key.clone()));
                 self.keys.insert((tenant.clone(), key), record);
             }
             SideWrite::Notice(notice) => self.put_notice(run, tenant, notice, first),
             SideWrite::Audience { hold, who } => {
+                self.touch(|| ChangeMark::Run(hold.run));
                 if let Some(entry) = self.hold_entry(hold).filter(|entry| entry.row.closed.is_none()) {
                     entry.audience.extend(who);
                 }
             }
+            SideWrite::Blob(_) | SideWrite::Definition { .. } if self.kept == StateContents::RowsOnly => {}
             SideWrite::Blob(blob) => {
                 self.blobs.insert((run, blob.name.digest), blob.text);
             }
@@ -239,6 +290,7 @@ impl State {
                 self.definitions.entry((tenant.clone(), digest)).or_insert(bytes);
             }
             SideWrite::Wake { run, at } => {
+                self.touch(|| ChangeMark::Run(run));
                 let entry = self.run_numbers.get(&run).and_then(|no| self.runs.get_mut(no));
                 if let Some(entry) = entry.filter(|entry| entry.quarantined.is_none()) {
                     entry.wake_at = Some(entry.wake_at.map_or(at, |wake| wake.min(at)));
@@ -248,26 +300,26 @@ impl State {
         }
     }
 
-    pub(super) fn load(&self, run: RunId) -> Result<StoredRun, StoreError> {
+    pub(crate) fn load(&self, run: RunId) -> Result<StoredRun, StoreError> {
         let entry = self.entry(run).ok_or(StoreError::NotFound { run })?;
         entry.readable(run)?;
         Ok(StoredRun { row: entry.row.clone(), lease: entry.lease })
     }
 
-    pub(super) fn links(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Link>, StoreError> {
+    pub(crate) fn links(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Link>, StoreError> {
         let entry = self.entry(run).ok_or(StoreError::NotFound { run })?;
         Ok(entry.links.iter().filter(|link| link.next() > after.plus(1)).take(limit).cloned().collect())
     }
 
-    pub(super) fn blob(&self, run: RunId, digest: Digest) -> Option<String> {
+    pub(crate) fn blob(&self, run: RunId, digest: Digest) -> Option<String> {
         self.blobs.get(&(run, digest)).cloned()
     }
 
-    pub(super) fn definition(&self, tenant: &Tenant, digest: Digest) -> Option<Vec<u8>> {
+    pub(crate) fn definition(&self, tenant: &Tenant, digest: Digest) -> Option<Vec<u8>> {
         self.definitions.get(&(tenant.clone(), digest)).cloned()
     }
 
-    pub(super) fn find_hold(&self, hold: HoldId) -> Result<Option<HoldRow>, StoreError> {
+    pub(crate) fn find_hold(&self, hold: HoldId) -> Result<Option<HoldRow>, StoreError> {
         let found = self.hold_numbers.get(&hold).and_then(|no| self.holds.get(no));
         if let (Some(HoldEntry { row: HoldRow { closed: None, .. }, .. }), Some(run)) =
             (found, self.entry(hold.run))
@@ -277,49 +329,58 @@ impl State {
         Ok(found.map(|entry| entry.row.clone()))
     }
 
-    pub(super) fn facts(&self, run: RunId) -> Option<Facts> {
+    pub(crate) fn facts(&self, run: RunId) -> Option<Facts> {
         self.entry(run).map(|entry| entry.row.run.facts.clone())
     }
 
-    pub(super) fn quarantine(&mut self, run: RunId, why: String) -> Result<(), StoreError> {
+    pub(crate) fn quarantine(&mut self, run: RunId, why: String) -> Result<(), StoreError> {
         let no = self.run_numbers.get(&run).copied();
         let entry = no.and_then(|no| self.runs.get_mut(&no)).ok_or(StoreError::NotFound { run })?;
         // The first reason is the one that counts.
         if entry.quarantined.is_none() {
             entry.quarantined = Some(why);
             (entry.lease, entry.wake_at, entry.due_at) = (None, None, None);
+            self.touch(|| ChangeMark::Run(run));
         }
         Ok(())
     }
 
-    pub(super) fn find_key(&self, tenant: Tenant, key: String) -> Option<KeyRecord> {
+    pub(crate) fn find_key(&self, tenant: Tenant, key: String) -> Option<KeyRecord> {
         self.keys.get(&(tenant, key)).cloned()
     }
 
-    pub(super) fn note_keys(&mut self, notes: Vec<KeyNote>) {
+    pub(crate) fn note_keys(&mut self, notes: Vec<KeyNote>) {
         for KeyNote { tenant, key, run, kept } in notes {
             match kept {
                 Some((request, expires_at)) if self.run_numbers.contains_key(&run) => {
                     let record = KeyRecord { request, run, seq: Seq(0), expires_at };
+                    self.touch(|| ChangeMark::Key(tenant.clone(), key.clone()));
                     self.keys.insert((tenant, key), record);
                 }
                 Some(_) => {}
-                None => drop(self.keys.remove(&(tenant, key))),
+                None => {
+                    self.touch(|| ChangeMark::Key(tenant.clone(), key.clone()));
+                    self.keys.remove(&(tenant, key));
+                }
             }
         }
     }
 
-    pub(super) fn forget_keys(&mut self, until: Timestamp, limit: usize) -> usize {
+    pub(crate) fn forget_keys(&mut self, until: Timestamp, limit: usize) -> usize {
         let past = self.keys.iter().filter(|(_, record)| record.expires_at <= until);
         let names: Vec<(Tenant, String)> = past.take(limit).map(|(name, _)| name.clone()).collect();
-        self.keys.retain(|name, _| !names.contains(name));
+        for (tenant, key) in &names {
+            self.touch(|| ChangeMark::Key(tenant.clone(), key.clone()));
+            self.keys.remove(&(tenant.clone(), key.clone()));
+        }
         names.len()
     }
 
-    pub(super) fn renew(&mut self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Vec<RunId> {
+    pub(crate) fn renew(&mut self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Vec<RunId> {
         let still_has = |run: &RunId| match self.leased_by(*run, node) {
             Some(entry) => {
                 entry.change_lease(LeaseChange::Take { node, until });
+                self.touch(|| ChangeMark::Run(*run));
                 true
             }
             None => false,
@@ -327,23 +388,24 @@ impl State {
         runs.into_iter().filter(still_has).collect()
     }
 
-    pub(super) fn release(&mut self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) {
+    pub(crate) fn release(&mut self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) {
         if let Some(entry) = self.leased_by(run, node) {
             entry.wake_at = [entry.wake_at, wake_at].into_iter().flatten().min();
             entry.change_lease(LeaseChange::Release);
+            self.touch(|| ChangeMark::Run(run));
         }
     }
 
-    pub(super) fn tenants(&self) -> Vec<Tenant> {
+    pub(crate) fn tenants(&self) -> Vec<Tenant> {
         let all: BTreeSet<&Tenant> = self.sessions.keys().map(|key| &key.tenant).collect();
         all.into_iter().cloned().collect()
     }
 
-    pub(super) fn session(&self, key: &SessionKey) -> Option<SessionRow> {
+    pub(crate) fn session(&self, key: &SessionKey) -> Option<SessionRow> {
         self.sessions.get(key).map(|entry| entry.row.clone())
     }
 
-    pub(super) fn change_session(&mut self, key: &SessionKey, change: SessionChange, at: Timestamp) -> bool {
+    pub(crate) fn change_session(&mut self, key: &SessionKey, change: SessionChange, at: Timestamp) -> bool {
         let Some(SessionEntry { row, .. }) = self.sessions.get_mut(key) else { return false };
         match change {
             SessionChange::Metadata { before, after } => {
@@ -355,31 +417,37 @@ impl State {
             }
             SessionChange::Close => row.closed = true,
         }
+        self.touch(|| ChangeMark::Session(key.clone()));
         true
     }
 
-    pub(super) fn put_audit(&mut self, tenant: Tenant, at: Timestamp, entry: String) {
+    pub(crate) fn put_audit(&mut self, tenant: Tenant, at: Timestamp, entry: String) {
         let entries = self.audit.entry(tenant.clone()).or_default();
-        let no = entries.len() as u64 + 1;
+        let no = entries.last().map_or(1, |last| last.no + 1);
         let previous = entries.last().map(|last| last.hash);
         let hash = entry_hash(previous, tenant.as_str(), no, at, &entry);
+        if self.kept == StateContents::RowsOnly {
+            entries.clear();
+        }
         entries.push(AuditEntry { no, at, entry, hash });
+        self.touch(|| ChangeMark::Audit(tenant));
     }
 
-    pub(super) fn audit_entries(&self, tenant: &Tenant, after: u64, limit: usize) -> Vec<AuditEntry> {
+    pub(crate) fn audit_entries(&self, tenant: &Tenant, after: u64, limit: usize) -> Vec<AuditEntry> {
         let entries = self.audit.get(tenant).map(Vec::as_slice).unwrap_or_default();
         entries.iter().filter(|entry| entry.no > after).take(limit).cloned().collect()
     }
 
-    pub(super) fn sealed(&self, tenant: &Tenant, name: &str) -> Option<String> {
+    pub(crate) fn sealed(&self, tenant: &Tenant, name: &str) -> Option<String> {
         self.sealed.get(&(tenant.clone(), name.to_owned())).cloned()
     }
 
-    pub(super) fn change_sealed(&mut self, change: SealedChange) -> bool {
+    pub(crate) fn change_sealed(&mut self, change: SealedChange) -> bool {
         let key = (change.tenant, change.name);
         if self.sealed.get(&key) != change.before.as_ref() {
             return false;
         }
+        self.touch(|| ChangeMark::Sealed(key.0.clone(), key.1.clone()));
         match change.after {
             Some(value) => drop(self.sealed.insert(key, value)),
             None => drop(self.sealed.remove(&key)),
@@ -387,30 +455,32 @@ impl State {
         true
     }
 
-    pub(super) fn credential(&self, prefix: &str) -> Option<Credential> {
+    pub(crate) fn credential(&self, prefix: &str) -> Option<Credential> {
         self.credentials.get(prefix).cloned()
     }
 
-    pub(super) fn put_credential(&mut self, credential: Credential) -> bool {
+    pub(crate) fn put_credential(&mut self, credential: Credential) -> bool {
         if self.credentials.contains_key(&credential.prefix) {
             return false;
         }
+        self.touch(|| ChangeMark::Credential(credential.prefix.clone()));
         self.credentials.insert(credential.prefix.clone(), credential);
         true
     }
 
-    pub(super) fn list_credentials(&self, tenant: &Tenant) -> Vec<Credential> {
+    pub(crate) fn list_credentials(&self, tenant: &Tenant) -> Vec<Credential> {
         self.credentials.values().filter(|credential| credential.tenant == *tenant).cloned().collect()
     }
 
-    pub(super) fn revoke_credential(&mut self, tenant: &Tenant, prefix: &str, at: Timestamp) -> bool {
+    pub(crate) fn revoke_credential(&mut self, tenant: &Tenant, prefix: &str, at: Timestamp) -> bool {
         let found = self.credentials.get_mut(prefix).filter(|credential| credential.tenant == *tenant);
         let Some(credential) = found else { return false };
         credential.revoked_at.get_or_insert(at);
+        self.touch(|| ChangeMark::Credential(prefix.to_owned()));
         true
     }
 
-    pub(super) fn erase(&mut self, run: RunId) -> Result<(), StoreError> {
+    pub(crate) fn erase(&mut self, run: RunId) -> Result<(), StoreError> {
         let no = self.run_numbers.get(&run).copied();
         let entry = no.and_then(|no| self.runs.get_mut(&no)).ok_or(StoreError::NotFound { run })?;
         if !entry.row.run.state.erased {
@@ -422,6 +492,7 @@ impl State {
         let said_at = entry.links.iter().position(Link::says_erased).unwrap_or(0);
         entry.links.iter_mut().take(said_at).for_each(Link::erase);
         entry.is_erased = true;
+        self.touch(|| ChangeMark::Run(run));
         self.blobs.retain(|(owner, _), _| *owner != run);
         self.forget_letters(run);
         Ok(())
@@ -438,6 +509,13 @@ impl State {
 
     fn hold_entry(&mut self, hold: HoldId) -> Option<&mut HoldEntry> {
         self.holds.get_mut(self.hold_numbers.get(&hold)?)
+    }
+
+    /// Marks something as changed, if somebody asks.
+    fn touch(&mut self, what: impl FnOnce() -> ChangeMark) {
+        if let Some(touched) = &mut self.touched {
+            touched.insert(what());
+        }
     }
 
     fn next_number(&mut self) -> i64 {

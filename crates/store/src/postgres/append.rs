@@ -1,7 +1,9 @@
-//! Writing a group of appends: one transaction, two round trips.
+//! Writing a group of appends: one transaction, one round trip or two.
 //!
-//! The first locks and reads everything that can refuse an append; the second writes the result of the group, one
-//! statement for each table over arrays, and commits. An append that is refused takes no other with it.
+//! Where everything that can refuse an append is remembered, the group is judged on that and sent at once, behind a
+//! statement that fails unless it is still so. Otherwise the first trip locks and reads everything that can refuse an
+//! append; the second writes the result of the group, one statement for each table over arrays, and commits. An append
+//! that is refused takes no other with it. Several appends of one run write its row once and all their links.
 
 use standfast_core::body::Blob;
 use standfast_core::digest::Digest;
@@ -11,15 +13,17 @@ use standfast_core::project::{HoldChange, HoldRow};
 use standfast_core::time::Timestamp;
 use tokio_postgres::types::ToSql;
 
-use super::connect::{Connection, PendingRows, pipeline};
+use super::connect::{Connection, PendingRows, Rows, pipeline};
 use super::failure::Failure;
 use super::group::{EncodedBatch, GroupReads, Picture, RunPosition, TenantKey};
+use super::known::KnownRows;
 use super::numbers::Numbers;
 use super::sql;
 use super::types::{self, Bytes16, signed};
 use crate::batch::{Batch, Notice, SideWrite};
 use crate::columns::{self, Record};
 use crate::error::StoreError;
+use crate::observer::Effort;
 use crate::query::SessionKey;
 
 /// What became of each append of a group, and where something changed.
@@ -34,36 +38,139 @@ pub(super) struct GroupFailure {
     pub(super) is_sent: bool,
 }
 
-/// Writes a group. A run is in it at most once, or the append that has it twice is refused.
+/// Makes columns of rows: one array for each expression.
+macro_rules! arrays {
+    ($rows:expr => |$row:ident| $($column:expr),+ $(,)?) => {{
+        let rows = &$rows;
+        let columns: Columns<'_> =
+            vec![$(Box::new(rows.iter().map(|$row| $column).collect::<Vec<_>>())),+];
+        (rows.is_empty(), columns)
+    }};
+}
+
+/// What writing a group needs beside a connection.
+pub(super) struct Writing<'a> {
+    pub(super) numbers: &'a Numbers,
+    pub(super) known: &'a KnownRows,
+}
+
+/// Writes a group. An append that has a run twice is refused; appends of one run follow each other.
 pub(super) async fn write(
     connection: &Connection,
-    numbers: &Numbers,
+    writing: &Writing<'_>,
     group: &[&[EncodedBatch]],
 ) -> Result<GroupResult, GroupFailure> {
+    if let Some(remembered) = writing.known.picture(group)
+        && let Some(result) = write_at_once(connection, writing, group, remembered).await?
+    {
+        return Ok(result);
+    }
+    // Until it is written nobody knows what its runs are like.
+    writing.known.forget(group);
     let before = |failure: Failure| GroupFailure { failure, is_sent: false };
     let wanted = GroupReads::of(group.iter().flat_map(|one| one.iter().map(|encoded| &encoded.batch)));
     let mut picture = look(connection, &wanted).await.map_err(before)?;
+    writing.known.saw(&picture);
     let answers: Vec<Result<(), StoreError>> = group.iter().map(|one| picture.take(one)).collect();
     let accepted = group.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
     let batches: Vec<&EncodedBatch> = accepted.flat_map(|(one, _)| one.iter()).collect();
-    let tables = Tables::of(&batches, &picture, numbers).map_err(|error| before(error.into()))?;
-    let writes = tables.filled();
+    let runs = AppendedRun::of(&batches, &picture, writing.numbers);
+    let tables = Tables::of(&batches, &runs, &picture, writing).map_err(|error| before(error.into()))?;
+    // If one of them fails, the COMMIT behind it undoes the rest.
+    for answer in send(connection, tables.filled(), Ending::Commit).await.map_err(before)? {
+        answer.map_err(|error| GroupFailure { failure: error.into(), is_sent: true })?;
+    }
+    drop(tables);
+    Ok(done(writing, picture, &batches, &runs, answers))
+}
+
+/// Sends a group that was judged on what is remembered, in one trip. None when something is not as it is remembered:
+/// then nothing was written.
+async fn write_at_once(
+    connection: &Connection,
+    writing: &Writing<'_>,
+    group: &[&[EncodedBatch]],
+    mut picture: Picture,
+) -> Result<Option<GroupResult>, GroupFailure> {
+    let before = |failure: Failure| GroupFailure { failure, is_sent: false };
+    let expected: Vec<(RunId, RunPosition)> =
+        picture.places.iter().map(|(run, place)| (*run, place.clone())).collect();
+    let batches: Vec<&EncodedBatch> = group.iter().copied().flatten().collect();
+    // What is refused by what is remembered is asked of the database before anybody hears of it.
+    if group.iter().any(|one| picture.take(one).is_err()) {
+        return Ok(None);
+    }
+    let runs = AppendedRun::of(&batches, &picture, writing.numbers);
+    let tables = Tables::of(&batches, &runs, &picture, writing).map_err(|error| before(error.into()))?;
+    let wanted = GroupReads::of(batches.iter().map(|encoded| &encoded.batch));
+    let (topic_tenants, topics): (Vec<&str>, Vec<&str>) =
+        wanted.topics.iter().map(|(tenant, topic)| (tenant.as_str(), topic.as_str())).unzip();
+    let (_, unchanged) = arrays!(expected => |one| Bytes16::from(one.0), signed(one.1.seq.0), one.1.head.0.to_vec(),
+        one.1.lease.map(|lease| Bytes16(lease.node.0)), one.1.lease.map(|lease| lease.until.0),
+        one.1.wake_at.map(|at| at.0), one.1.due_at.map(|at| at.0));
+    let mut writes: Writes<'_> = vec![
+        (sql::RUNS_UNCHANGED, unchanged.iter().map(|column| &**column as &(dyn ToSql + Sync)).collect()),
+        (sql::NOBODY_LISTENS, vec![&topic_tenants, &topics]),
+    ];
+    writes.extend(tables.filled());
+    let answers = send(connection, writes, Ending::BeginAndCommit).await.map_err(before)?;
+    let last = answers.len().saturating_sub(1);
+    for (at, answer) in answers.into_iter().enumerate() {
+        let Err(error) = answer else { continue };
+        let failure = Failure::from(error);
+        if at == last || failure.ends_the_connection() {
+            return Err(GroupFailure { failure, is_sent: true });
+        }
+        // The COMMIT behind it has undone everything.
+        return Ok(None);
+    }
+    drop(tables);
+    let answers = group.iter().map(|_| Ok(())).collect();
+    Ok(Some(done(writing, picture, &batches, &runs, answers)))
+}
+
+/// A group is written.
+fn done(
+    writing: &Writing<'_>,
+    picture: Picture,
+    batches: &[&EncodedBatch],
+    runs: &[AppendedRun<'_>],
+    answers: Vec<Result<(), StoreError>>,
+) -> GroupResult {
+    let shards = picture.places.values().filter(|place| place.is_written || place.is_woken);
+    let shards = shards.map(|place| place.shard).collect();
+    let numbers: Vec<(RunId, i64)> = runs.iter().map(|run| (run.encoded.batch.run(), run.no)).collect();
+    writing.known.remember(picture, batches, &numbers);
+    GroupResult { answers, shards }
+}
+
+/// Statements with their parameters, in the order in which they are sent.
+type Writes<'a> = Vec<(&'static str, Vec<&'a (dyn ToSql + Sync)>)>;
+
+/// What stands around the statements of a trip.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Commit,
+    BeginAndCommit,
+}
+
+/// Sends statements and the end of their transaction in one trip. Fails only before anything was sent.
+async fn send(connection: &Connection, writes: Writes<'_>, ending: Ending) -> Result<Vec<Rows>, Failure> {
     let mut statements = Vec::with_capacity(writes.len());
     for (sql, _) in &writes {
-        statements.push(connection.statement(sql).await.map_err(|error| before(error.into()))?);
+        statements.push(connection.statement(sql).await?);
     }
+    connection.count_trip(Effort::WriteStatement, writes.len());
     let client = &connection.client;
-    let mut sent: Vec<PendingRows<'_>> = Vec::with_capacity(writes.len() + 1);
+    let mut sent: Vec<PendingRows<'_>> = Vec::with_capacity(writes.len() + 2);
+    if ending == Ending::BeginAndCommit {
+        sent.push(Box::pin(async { client.batch_execute("BEGIN").await.map(|()| Vec::new()) }));
+    }
     for (statement, (_, params)) in statements.iter().zip(&writes) {
         sent.push(Box::pin(client.query(statement, params)));
     }
     sent.push(Box::pin(async { client.batch_execute("COMMIT").await.map(|()| Vec::new()) }));
-    // If one of them fails, the COMMIT behind it undoes the rest.
-    for answer in pipeline(sent).await {
-        answer.map_err(|error| GroupFailure { failure: error.into(), is_sent: true })?;
-    }
-    let shards = picture.places.values().filter(|place| place.is_written || place.is_woken);
-    Ok(GroupResult { answers, shards: shards.map(|place| place.shard).collect() })
+    Ok(pipeline(sent).await)
 }
 
 /// Begins the transaction, locks, reads.
@@ -102,6 +209,7 @@ async fn look(connection: &Connection, wanted: &GroupReads) -> Result<Picture, F
     for (statement, (_, params)) in statements.iter().zip(&reads) {
         sent.push(Box::pin(client.query(statement, params)));
     }
+    connection.count_trip(Effort::WriteStatement, reads.len());
     let mut answers = Vec::with_capacity(sent.len());
     for answer in pipeline(sent).await {
         answers.push(answer?);
@@ -145,29 +253,19 @@ struct Tables<'a> {
     writes: Vec<(&'static str, Columns<'a>)>,
 }
 
-/// Makes columns of rows: one array for each expression.
-macro_rules! arrays {
-    ($rows:expr => |$row:ident| $($column:expr),+ $(,)?) => {{
-        let rows = &$rows;
-        let columns: Columns<'_> =
-            vec![$(Box::new(rows.iter().map(|$row| $column).collect::<Vec<_>>())),+];
-        (rows.is_empty(), columns)
-    }};
-}
-
 impl<'a> Tables<'a> {
     fn of(
         batches: &[&'a EncodedBatch],
+        runs: &[AppendedRun<'a>],
         picture: &'a Picture,
-        numbers: &Numbers,
+        writing: &Writing<'_>,
     ) -> Result<Tables<'a>, StoreError> {
         let mut tables = Tables::default();
-        let runs = AppendedRun::of(batches, picture, numbers);
-        tables.runs(&runs);
+        tables.runs(runs, writing.known);
         tables.links(batches)?;
-        tables.due(&runs, picture);
-        tables.holds(batches, numbers);
-        tables.puts(batches, picture, numbers);
+        tables.due(runs, picture);
+        tables.holds(batches, writing.numbers);
+        tables.puts(batches, picture, writing);
         tables.guards(picture);
         Ok(tables)
     }
@@ -187,11 +285,13 @@ impl<'a> Tables<'a> {
             .collect()
     }
 
-    fn runs(&mut self, runs: &[AppendedRun<'a>]) {
+    fn runs(&mut self, runs: &[AppendedRun<'a>], known: &KnownRows) {
         let new: Vec<&AppendedRun<'a>> = runs.iter().filter(|run| run.is_new).collect();
+        let is_unknown = |run: &&&AppendedRun<'a>| !known.has_tenant(run.facts().tenant.as_str());
+        let of_new_tenants: Vec<&AppendedRun<'a>> = new.iter().filter(is_unknown).copied().collect();
         self.add(
             sql::TENANTS_ADD,
-            arrays!(new => |run| run.facts().tenant.as_str(),
+            arrays!(of_new_tenants => |run| run.facts().tenant.as_str(),
                 i64::from(tenant_tag(&run.facts().tenant)), run.facts().started_at.0),
         );
         self.add(
@@ -306,18 +406,20 @@ impl<'a> Tables<'a> {
         );
     }
 
-    fn puts(&mut self, batches: &[&'a EncodedBatch], picture: &Picture, numbers: &Numbers) {
+    fn puts(&mut self, batches: &[&'a EncodedBatch], picture: &Picture, writing: &Writing<'_>) {
         let mut audience: Vec<(HoldId, &[u8])> = Vec::new();
         let (mut blobs, mut definitions) = (Vec::new(), Vec::new());
         let mut notices: Vec<NewNotice<'a>> = Vec::new();
         for EncodedBatch { batch, .. } in batches.iter().copied() {
             let mut tell = |notice: Notice| {
-                let is_there = notices.iter().any(|new| {
+                let known = notices.iter_mut().find(|new| {
                     new.batch.run() == batch.run() && new.notice.subscription == notice.subscription
                 });
-                if !is_there {
-                    let no = numbers.next(batch.link.header.at, low_bytes(batch.run().bytes()));
-                    notices.push(NewNotice { no, batch, notice });
+                if let Some(known) = known {
+                    known.latest = batch.link.header.first;
+                } else {
+                    let no = writing.numbers.next(batch.link.header.at, low_bytes(batch.run().bytes()));
+                    notices.push(NewNotice { no, batch, notice, latest: batch.link.header.first });
                 }
             };
             picture.wanted_notices(batch).into_iter().for_each(&mut tell);
@@ -329,6 +431,8 @@ impl<'a> Tables<'a> {
                     SideWrite::Blob(Blob { name, text }) => {
                         blobs.push((batch.run(), name.digest.0.to_vec(), text.as_bytes()));
                     }
+                    SideWrite::Definition { digest, .. }
+                        if writing.known.has_definition(batch.tenant().as_str(), *digest) => {}
                     SideWrite::Definition { digest, bytes } => {
                         definitions.push((batch.tenant().as_str(), digest.0.to_vec(), bytes.as_slice()));
                     }
@@ -349,7 +453,7 @@ impl<'a> Tables<'a> {
             sql::NOTICES_ADD,
             arrays!(notices => |new| new.no, i16::from(new.batch.run().shard(new.batch.tenant()).0),
                 new.notice.due_at.0, new.notice.subscription.clone().into_bytes(), Bytes16::from(new.batch.run()),
-                signed(new.notice.from.0), signed(new.batch.link.header.first.0), new.notice.owner.clone()),
+                signed(new.notice.from.0), signed(new.latest.0), new.notice.owner.clone()),
         );
     }
 
@@ -404,6 +508,7 @@ struct NewNotice<'a> {
     no: i64,
     batch: &'a Batch,
     notice: Notice,
+    latest: Seq,
 }
 
 /// A run after its append.
@@ -418,6 +523,11 @@ struct AppendedRun<'a> {
 
 impl<'a> AppendedRun<'a> {
     fn of(batches: &[&'a EncodedBatch], picture: &Picture, numbers: &Numbers) -> Vec<AppendedRun<'a>> {
+        // Of several appends of one run the last has its row.
+        let is_last = |(at, encoded): &(usize, &&'a EncodedBatch)| {
+            let run = encoded.batch.run();
+            !batches.iter().skip(at + 1).any(|later| later.batch.run() == run)
+        };
         let moved = |encoded: &&'a EncodedBatch| {
             let batch = &encoded.batch;
             let place = picture.places.get(&batch.run())?;
@@ -431,7 +541,7 @@ impl<'a> AppendedRun<'a> {
                 due_at: place.due_at.map(|at| at.0),
             })
         };
-        batches.iter().filter_map(moved).collect()
+        batches.iter().enumerate().filter(is_last).map(|(_, encoded)| encoded).filter_map(moved).collect()
     }
 
     fn id(&self) -> Bytes16 {

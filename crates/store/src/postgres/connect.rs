@@ -19,6 +19,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::PostgresOptions;
 use super::failure::{Failure, describe};
 use super::schema::OpenError;
+use crate::observer::{Effort, Observer};
 
 /// What every session sets. Plans made while the tables were empty would read whole tables for ever; a statement that
 /// hangs must not hold locks; compiling plans costs more than these statements take.
@@ -42,6 +43,8 @@ pub(super) struct Connector {
     tls: Option<MakeRustlsConnect>,
     /// Where the database is, for messages: never the password.
     place: String,
+    /// Who counts trips and statements.
+    counts: Option<Arc<dyn Observer>>,
 }
 
 impl std::fmt::Debug for Connector {
@@ -69,7 +72,8 @@ impl Connector {
         } else {
             None
         };
-        Ok(Connector { config, tls, place })
+        let counts = options.observer.as_ref().filter(|observer| observer.counts_efforts()).cloned();
+        Ok(Connector { config, tls, place, counts })
     }
 
     pub(super) fn place(&self) -> &str {
@@ -101,7 +105,7 @@ impl Connector {
             }
         };
         client.batch_execute(SESSION).await.map_err(lost)?;
-        Ok(Connection { client, statements: Mutex::default() })
+        Ok(Connection { client, statements: Mutex::default(), counts: self.counts.clone() })
     }
 }
 
@@ -188,6 +192,7 @@ pub(super) fn place(config: &Config) -> String {
 pub(super) struct Connection {
     pub(super) client: Client,
     statements: Mutex<HashMap<&'static str, Statement>>,
+    counts: Option<Arc<dyn Observer>>,
 }
 
 /// The parameters of a statement.
@@ -205,12 +210,21 @@ impl Connection {
         Ok(statement)
     }
 
+    /// So many statements are about to be sent in one trip.
+    pub(super) fn count_trip(&self, effort: Effort, statements: usize) {
+        if let Some(observer) = &self.counts {
+            observer.spent(Effort::Trip);
+            (0..statements).for_each(|_| observer.spent(effort));
+        }
+    }
+
     pub(super) async fn query(
         &self,
         sql: &'static str,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let statement = self.statement(sql).await?;
+        self.count_trip(Effort::WriteStatement, 1);
         self.client.query(&statement, params).await
     }
 }

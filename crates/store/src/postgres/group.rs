@@ -41,8 +41,8 @@ pub(super) struct RunPosition {
     pub(super) tenant: String,
     pub(super) agent: String,
     pub(super) shard: Shard,
-    seq: Seq,
-    head: Digest,
+    pub(super) seq: Seq,
+    pub(super) head: Digest,
     pub(super) lease: Option<Lease>,
     pub(super) wake_at: Option<Timestamp>,
     wants_at: Option<Timestamp>,
@@ -51,6 +51,8 @@ pub(super) struct RunPosition {
     pub(super) due_before: Option<Timestamp>,
     pub(super) is_written: bool,
     pub(super) is_woken: bool,
+    /// Nothing follows: little is gained by remembering it.
+    pub(super) is_over: bool,
 }
 
 /// What an idempotency key was used for.
@@ -146,6 +148,15 @@ struct JudgedCounters {
 }
 
 impl Picture {
+    /// A picture of these runs, to which nobody listens.
+    pub(super) fn of(places: BTreeMap<RunId, RunPosition>) -> Picture {
+        Picture { places, ..Picture::default() }
+    }
+
+    pub(super) fn is_listened_to(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
     pub(super) fn saw_run(&mut self, row: &Row) -> Result<(), StoreError> {
         let id: Bytes16 = column(row, 0).map_err(unreadable)?;
         match RunPosition::read(id.run(), row) {
@@ -307,6 +318,7 @@ impl Picture {
             due_before: before.and_then(|place| place.due_before),
             is_written: true,
             is_woken: false,
+            is_over: row.run.outcome().is_some(),
         };
         self.places.insert(run, place);
         for put in &batch.puts {
@@ -359,7 +371,13 @@ impl RunPosition {
             due_before: due_at,
             is_written: false,
             is_woken: false,
+            is_over: false,
         })
+    }
+
+    /// As the next group finds it.
+    pub(super) fn at_rest(self, no: Option<i64>) -> RunPosition {
+        RunPosition { no, due_before: self.due_at, is_written: false, is_woken: false, ..self }
     }
 }
 

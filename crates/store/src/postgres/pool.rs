@@ -13,6 +13,7 @@ use tokio_postgres::Row;
 use super::connect::{Connection, Connector, Params, answered};
 use super::failure::Failure;
 use crate::error::StoreError;
+use crate::observer::Effort;
 
 /// How often something is tried that other transactions are in the way of.
 pub(super) const TRIES: u32 = 20;
@@ -85,7 +86,7 @@ impl Pool {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.once(sql, params).await {
+            match self.once(sql, params, Effort::ReadStatement).await {
                 Ok(rows) => return Ok(rows),
                 Err((_, Failure::Lost(_) | Failure::Again(_))) if tries < READ_TRIES => {}
                 Err((_, failure)) => return Err(failure.before_sending()),
@@ -98,7 +99,7 @@ impl Pool {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.once(sql, params).await {
+            match self.once(sql, params, Effort::WriteStatement).await {
                 Ok(rows) => return Ok(rows),
                 Err((_, Failure::Again(_))) if tries < TRIES => pause(tries).await,
                 Err((true, failure)) => return Err(failure.after_sending()),
@@ -108,12 +109,18 @@ impl Pool {
     }
 
     /// With a failure it says whether the statement had been sent.
-    async fn once(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, (bool, Failure)> {
+    async fn once(
+        &self,
+        sql: &'static str,
+        params: Params<'_>,
+        effort: Effort,
+    ) -> Result<Vec<Row>, (bool, Failure)> {
         let slot = self.slot();
         let connection = slot.0.connection(&self.connector).await.map_err(|failure| (false, failure))?;
         let prepared = answered(async { Ok(connection.statement(sql).await?) }).await;
         let (is_sent, failure) = match prepared {
             Ok(statement) => {
+                connection.count_trip(effort, 1);
                 match answered(async { Ok(connection.client.query(&statement, params).await?) }).await {
                     Ok(rows) => return Ok(rows),
                     Err(failure) => (true, failure),

@@ -22,6 +22,18 @@ pub(super) const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1
 /// What appends compare and what they need to know of runs; nobody else changes them until the end.
 pub(super) const RUNS_LOCK: &str = "SELECT id, no, tenant, agent, seq, head, lease_node, lease_until, wake_at, \
      wants_at, due_at, quarantined FROM runs WHERE id = ANY($1) ORDER BY id FOR UPDATE";
+/// Fails unless these runs still are what a node remembers; nobody else changes them until the end.
+pub(super) const RUNS_UNCHANGED: &str = "SELECT 1 / CASE WHEN (SELECT count(*) FROM (SELECT r.id FROM runs r \
+     JOIN unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::uuid[], $5::bigint[], $6::bigint[], $7::bigint[]) \
+     AS n (id, seq, head, lease_node, lease_until, wake_at, due_at) ON r.id = n.id \
+     WHERE r.seq = n.seq AND r.head = n.head AND r.lease_node IS NOT DISTINCT FROM n.lease_node \
+     AND r.lease_until IS NOT DISTINCT FROM n.lease_until AND r.wake_at IS NOT DISTINCT FROM n.wake_at \
+     AND r.due_at IS NOT DISTINCT FROM n.due_at AND r.quarantined IS NULL ORDER BY r.id FOR UPDATE OF r) same) \
+     = cardinality($1) THEN 1 ELSE 0 END";
+/// Fails if somebody listens to runs. Comes after the runs are locked, as [`LISTENERS`] does.
+pub(super) const NOBODY_LISTENS: &str = "SELECT 1 / CASE WHEN EXISTS (SELECT FROM unnest($1::text[], $2::text[]) \
+     AS wanted (tenant, topic) JOIN subscriptions s ON s.tenant = wanted.tenant AND s.topic = wanted.topic \
+     WHERE s.active) THEN 0 ELSE 1 END";
 /// Keys that must not have been used: whoever puts one in first is the only one, until it is taken back.
 pub(super) const KEYS_RESERVE: &str = "INSERT INTO keys (tenant, key, request, run, seq, expires_at) \
      SELECT tenant, key, '', '00000000-0000-0000-0000-000000000000', 0, 0 \
@@ -608,7 +620,7 @@ macro_rules! listed {
 #[rustfmt::skip]
 pub(super) const ALL: &[(&str, &str)] = listed![
     IS_STANDBY, MIGRATION_LOCK, HAS_HISTORY, NEWEST_MIGRATION, FOREIGN_TABLES, HIGHEST_NUMBER, TIME,
-    RUNS_LOCK, KEYS_RESERVE, KEYS_OF, COUNTERS_RESERVE, COUNTERS_LOCK, SESSIONS_LOCK, LISTENERS,
+    RUNS_LOCK, RUNS_UNCHANGED, NOBODY_LISTENS, KEYS_RESERVE, KEYS_OF, COUNTERS_RESERVE, COUNTERS_LOCK, SESSIONS_LOCK, LISTENERS,
     TENANTS_ADD, SESSIONS_ADD, RUNS_ADD, RUNS_MOVE, RUNS_WAKE, LINKS_ADD, DUE_SET, DUE_CLEAR, CLAIMABLE_SET,
     CLAIMABLE_CLEAR, HOLDS_ADD, HOLDS_CLOSE, AUDIENCE_ADD, BLOBS_ADD, DEFINITIONS_ADD, NOTICES_ADD,
     KEYS_SET, KEYS_UNRESERVE, COUNTERS_SET, RUN, RUN_FACTS, RUN_LOCK, AGENTS_WITH_RUNS, RUNS_ALL,

@@ -12,11 +12,12 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::PostgresOptions;
-use super::append::{self, GroupFailure, GroupResult};
+use super::append::{self, GroupFailure, GroupResult, Writing};
 use super::connect::{Connection, Connector, answered};
 use super::failure::Failure;
 use super::group::EncodedBatch;
 use super::hints::Hints;
+use super::known::KnownRows;
 use super::numbers::Numbers;
 use super::pool::{TRIES, pause};
 use crate::contract::Answer;
@@ -61,8 +62,13 @@ impl Queue {
         while group.len() < GROUP_MAX {
             let Some(next) = self.waiting.pop_front() else { break };
             let is_free = next.runs().all(|run| !self.busy.contains(&run) && !passed.contains(&run));
-            passed.extend(next.runs());
-            if is_free { group.push(next) } else { later.push_back(next) }
+            if is_free {
+                // Further appends of its runs follow it in the same transaction.
+                group.push(next);
+            } else {
+                passed.extend(next.runs());
+                later.push_back(next);
+            }
         }
         later.append(&mut self.waiting);
         self.waiting = later;
@@ -83,6 +89,7 @@ struct WriterState {
     idle: Condvar,
     connector: Arc<Connector>,
     numbers: Numbers,
+    known: KnownRows,
     hints: Arc<Hints>,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -110,6 +117,7 @@ impl Writer {
                 idle: Condvar::new(),
                 connector,
                 numbers,
+                known: KnownRows::default(),
                 hints,
                 observer,
             }),
@@ -270,7 +278,8 @@ impl WriterState {
         };
         // When no answer comes nobody knows how far it got.
         let silence = |failure| GroupFailure { failure, is_sent: true };
-        let writing = async { Ok(append::write(&used, &self.numbers, group).await) };
+        let needs = Writing { numbers: &self.numbers, known: &self.known };
+        let writing = async { Ok(append::write(&used, &needs, group).await) };
         let result = answered(writing).await.map_err(silence).and_then(|written| written);
         let is_clean = match &result {
             Ok(_) => true,

@@ -11,8 +11,9 @@ use standfast_core::digest::Digest;
 use standfast_core::name::Tenant;
 use standfast_core::time::Timestamp;
 
-use super::names::{self, Numbers};
+use super::names;
 use super::read::unreadable;
+use super::remembered::WriterMemory;
 use super::schema::{self, OpenError};
 use super::sql;
 use crate::error::StoreError;
@@ -27,12 +28,12 @@ pub(super) enum CredentialChange {
 /// Makes a change inside a transaction; false when there was nothing to change.
 pub(super) fn change(
     connection: &Connection,
-    numbers: &mut Numbers,
+    memory: &mut WriterMemory,
     change: &CredentialChange,
 ) -> rusqlite::Result<bool> {
     let changed = match change {
         CredentialChange::Put(new) => {
-            let tenant = numbers.number(connection, new.tenant.as_str())?;
+            let tenant = memory.number(connection, new.tenant.as_str())?;
             connection.prepare_cached(sql::CREDENTIAL_ADD)?.execute(params![
                 tenant,
                 new.prefix,
@@ -112,7 +113,7 @@ impl CredentialFile {
         let mut transact = || -> rusqlite::Result<bool> {
             let behavior = rusqlite::TransactionBehavior::Immediate;
             let transaction = self.connection.transaction_with_behavior(behavior)?;
-            let is_changed = change(&transaction, &mut Numbers::default(), wanted)?;
+            let is_changed = change(&transaction, &mut WriterMemory::default(), wanted)?;
             transaction.commit()?;
             Ok(is_changed)
         };

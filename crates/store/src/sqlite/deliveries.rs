@@ -9,9 +9,10 @@ use standfast_core::name::Tenant;
 use standfast_core::time::Timestamp;
 
 use super::append::{self, write_notice};
-use super::names::{self, Numbers, Texts};
+use super::job::Failure;
+use super::names::{self, Texts};
+use super::remembered::WriterMemory;
 use super::sql;
-use super::writer::Failure;
 use crate::batch::{Batch, Notice};
 use crate::query::{Page, SettleNotice};
 use crate::subscription::{DeadLetter, DeadQuery, Scope, Subscription, SubscriptionCount, SubscriptionQuery};
@@ -27,31 +28,31 @@ pub(super) enum SubscriptionChange {
 /// Makes a change inside a transaction; false when there was nothing to change.
 pub(super) fn change(
     connection: &Connection,
-    numbers: &mut Numbers,
+    memory: &mut WriterMemory,
     change: &SubscriptionChange,
 ) -> rusqlite::Result<bool> {
-    numbers.forget_listeners();
+    memory.forget_listeners();
     let changed = match change {
         SubscriptionChange::Put(new) => {
-            let tenant = numbers.number(connection, new.tenant.as_str())?;
+            let tenant = memory.number(connection, new.tenant.as_str())?;
             let (topic, wants) = (new.scope.topic(), new.wants.cast_signed());
             let row = params![tenant, new.id, topic, wants, new.is_active, new.facts, new.owner];
             connection.prepare_cached(sql::SUBSCRIPTION_ADD)?.execute(row)?
         }
         SubscriptionChange::Change { before, after } => {
-            let tenant = numbers.number(connection, after.tenant.as_str())?;
+            let tenant = memory.number(connection, after.tenant.as_str())?;
             let row =
                 params![tenant, after.id, before, after.wants.cast_signed(), after.is_active, after.facts];
             connection.prepare_cached(sql::SUBSCRIPTION_CHANGE)?.execute(row)?
         }
         SubscriptionChange::Delete { tenant, id } => {
-            let tenant = numbers.number(connection, tenant.as_str())?;
-            let subscription = numbers.number(connection, id)?;
+            let tenant = memory.number(connection, tenant.as_str())?;
+            let subscription = memory.number(connection, id)?;
             connection.prepare_cached(sql::DEAD_DELETE)?.execute(params![tenant, subscription])?;
             connection.prepare_cached(sql::SUBSCRIPTION_DELETE)?.execute(params![tenant, id])?
         }
         SubscriptionChange::Resend { tenant, no, at } => {
-            let tenant = numbers.number(connection, tenant.as_str())?;
+            let tenant = memory.number(connection, tenant.as_str())?;
             connection.prepare_cached(sql::DEAD_RESEND)?.execute(params![no, tenant, at.0])?;
             connection.prepare_cached(sql::DEAD_TAKE)?.execute(params![no, tenant])?
         }
@@ -62,12 +63,12 @@ pub(super) fn change(
 /// Puts a notice for each subscription that wants to hear of this batch.
 pub(super) fn put_notices(
     connection: &Connection,
-    numbers: &mut Numbers,
+    memory: &mut WriterMemory,
     batch: &Batch,
     run: i64,
     tenant: i64,
 ) -> Result<(), Failure> {
-    if !numbers.has_listeners(connection, tenant)? {
+    if !memory.has_listeners(connection, tenant)? {
         return Ok(());
     }
     let [all, agent, one] = Scope::of_batch(batch).map(|scope| scope.topic());
@@ -79,7 +80,7 @@ pub(super) fn put_notices(
         .collect::<rusqlite::Result<Vec<(String, i64, String)>>>()?;
     for (id, wants, owner) in listeners {
         if wants.cast_unsigned() & batch.tells != 0 {
-            write_notice(connection, numbers, batch, &Notice::of_batch(batch, id, owner), run)?;
+            write_notice(connection, memory, batch, &Notice::of_batch(batch, id, owner), run)?;
         }
     }
     Ok(())

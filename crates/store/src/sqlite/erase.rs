@@ -5,10 +5,10 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use standfast_core::id::{RunId, Seq};
 
+use super::job::Failure;
 use super::names::Texts;
 use super::rows::{self, RunColumns, SEQ_MAX, link_key};
 use super::sql;
-use super::writer::Failure;
 use crate::error::StoreError;
 
 /// Deletes payloads, salts, large values and what could not be told; the event that says so stays readable.

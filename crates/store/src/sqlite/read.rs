@@ -4,7 +4,7 @@
 //! run only.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use standfast_core::digest::Digest;
@@ -12,26 +12,30 @@ use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::link::Link;
 use standfast_core::name::Tenant;
 use standfast_core::project::{self, HoldRow};
-use standfast_core::run::Facts;
+use standfast_core::run::{FOLD_VERSION, Facts};
 use standfast_core::time::Timestamp;
 
-use super::append::{find_hold, run_number};
+use super::append::run_number;
 use super::credentials;
 use super::deliveries;
+use super::efforts;
 use super::files::OpenFiles;
+use super::holds::find_hold_of_run;
+use super::job::Failure;
 use super::names::{self, Texts};
-use super::rows::{self, RunColumns, SEQ_MAX, link_key};
+use super::rows::{self, RunColumns, SEQ_MAX};
 use super::schema::{OpenError, open_for_reading};
 use super::sql;
-use super::writer::Failure;
 use crate::columns::{self, CorruptRow, Record};
 use crate::error::StoreError;
-use crate::query::{AuditEntry, Credential, DueNotice, KeyRecord, Page, SessionKey, SessionRow, StoredRun};
+use crate::observer::{Effort, Observer};
+use crate::query::{AuditEntry, Credential, DueNotice, KeyRecord, Page, StoredRun};
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
 };
 
 pub(super) mod lists;
+pub(super) mod sessions;
 
 /// Connections for reading, opened as they are needed and kept.
 #[derive(Debug)]
@@ -41,6 +45,8 @@ pub(super) struct Readers {
     files: Option<OpenFiles>,
     idle: Mutex<Vec<Connection>>,
     texts: Texts,
+    /// Who counts reads.
+    counts: Option<Arc<dyn Observer>>,
 }
 
 /// Idle connections that are kept; more come and go with a burst.
@@ -48,12 +54,19 @@ const IDLE_MAX: usize = 4;
 
 impl Readers {
     pub(super) fn new(path: &Path) -> Result<Readers, OpenError> {
-        Ok(Readers { path: path.to_owned(), files: None, idle: Mutex::default(), texts: Texts::default() })
+        Ok(Readers {
+            path: path.to_owned(),
+            files: None,
+            idle: Mutex::default(),
+            texts: Texts::default(),
+            counts: None,
+        })
     }
 
     /// Connections to the very file that a store has open.
-    pub(super) fn of_open(path: &Path, files: OpenFiles) -> Readers {
-        Readers { path: path.to_owned(), files: Some(files), idle: Mutex::default(), texts: Texts::default() }
+    pub(super) fn of_open(path: &Path, files: OpenFiles, counts: Option<Arc<dyn Observer>>) -> Readers {
+        let (idle, texts) = (Mutex::default(), Texts::default());
+        Readers { path: path.to_owned(), files: Some(files), idle, texts, counts }
     }
 
     /// Runs a read on a connection that nobody else uses meanwhile. Reads are short (a page looks at a bounded number
@@ -68,20 +81,62 @@ impl Readers {
         result
     }
 
+    /// The same for a read of one statement, which sees one instant anyway.
+    pub(super) fn read_one<T>(
+        &self,
+        read: impl FnOnce(&ReadSession<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let connection = self.take()?;
+        self.count_read();
+        let result = read(&ReadSession { connection: &connection, texts: &self.texts });
+        self.keep(connection);
+        result
+    }
+
+    /// The run as it is stored.
+    pub(super) fn load(&self, run: RunId) -> Result<StoredRun, StoreError> {
+        // One of an older fold is made again from its events, which must be those of the same instant.
+        match self.read_one(|reading| reading.load_current(run))? {
+            Some(stored) => Ok(stored),
+            None => self.read(|reading| reading.load(run)),
+        }
+    }
+
+    fn take(&self) -> Result<Connection, StoreError> {
+        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match kept {
+            Some(connection) => Ok(connection),
+            None => self.open(),
+        }
+    }
+
+    fn keep(&self, connection: Connection) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX {
+            idle.push(connection);
+        }
+    }
+
+    fn count_read(&self) {
+        if let Some(observer) = &self.counts {
+            observer.spent(Effort::ReadTransaction);
+        }
+    }
+
     /// A connection that sees one instant from its first statement on.
     fn begin(&self) -> Result<Connection, StoreError> {
-        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = match kept {
-            Some(connection) => connection,
-            None => self.open()?,
-        };
+        let connection = self.take()?;
+        self.count_read();
         // One snapshot for everything that the read looks at.
         connection.execute_batch("BEGIN").map_err(unreadable)?;
         Ok(connection)
     }
 
     fn open(&self) -> Result<Connection, StoreError> {
-        let connection = open_for_reading(&self.path).map_err(unreadable)?;
+        let mut connection = open_for_reading(&self.path).map_err(unreadable)?;
+        if let Some(observer) = &self.counts {
+            efforts::count(&mut connection, observer.clone(), Effort::ReadStatement).map_err(unreadable)?;
+        }
         // Another file that has taken the name since does not belong to this store.
         if let Some(files) = &self.files {
             files.check_database().map_err(StoreError::unavailable)?;
@@ -98,10 +153,8 @@ impl Readers {
 
     /// Ends what a connection sees, and keeps it for others.
     pub(super) fn give_back(&self, connection: Connection) {
-        let is_clean = connection.execute_batch("COMMIT").is_ok();
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_clean && idle.len() < IDLE_MAX {
-            idle.push(connection);
+        if connection.execute_batch("COMMIT").is_ok() {
+            self.keep(connection);
         }
     }
 
@@ -132,6 +185,15 @@ impl ReadSession<'_> {
         self.columns(sql::RUN_BY_ID, run)?.stored(self.connection, self.texts)
     }
 
+    /// The same; none when it is of an older fold.
+    fn load_current(&self, run: RunId) -> Result<Option<StoredRun>, StoreError> {
+        let columns = self.columns(sql::RUN_BY_ID, run)?;
+        if columns.fold < FOLD_VERSION {
+            return Ok(None);
+        }
+        columns.stored(self.connection, self.texts).map(Some)
+    }
+
     pub(super) fn facts(&self, run: RunId) -> Result<Option<Facts>, StoreError> {
         match self.columns(sql::RUN_FACTS, run) {
             Ok(columns) => Ok(columns.facts(self.connection, self.texts)),
@@ -149,19 +211,12 @@ impl ReadSession<'_> {
     }
 
     pub(super) fn links(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Link>, StoreError> {
-        let no = self.number(run)?;
         let read = || -> Result<Vec<Link>, CorruptRow> {
-            let (first, last) = (link_key(no, Seq(0)), link_key(no, Seq(SEQ_MAX)));
             // The link that holds the next event may begin before it.
-            let next = link_key(no, after.plus(1));
-            let from: Option<i64> = self
-                .connection
-                .prepare_cached(sql::LINK_WITH)?
-                .query_row(params![first, next], |row| row.get(0))
-                .optional()?;
-            let mut statement = self.connection.prepare_cached(sql::LINKS)?;
+            let next = after.plus(1).0.min(SEQ_MAX);
+            let mut statement = self.connection.prepare_cached(sql::LINKS_FROM)?;
             let limit = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
-            let mut found = statement.query(params![from.unwrap_or(next), last, limit])?;
+            let mut found = statement.query(params![run.bytes(), next, limit])?;
             let mut links = Vec::new();
             while let Some(row) = found.next()? {
                 links.push(rows::link(run, row, self.connection, self.texts)?);
@@ -170,6 +225,9 @@ impl ReadSession<'_> {
             Ok(links)
         };
         let mut links = read().map_err(|corrupt| corrupt.of(run))?;
+        if links.is_empty() {
+            self.number(run)?;
+        }
         links.truncate(limit);
         Ok(links)
     }
@@ -187,8 +245,7 @@ impl ReadSession<'_> {
     }
 
     pub(super) fn find_hold(&self, hold: HoldId) -> Result<Option<HoldRow>, StoreError> {
-        let Some(run) = run_number(self.connection, hold.run).map_err(unreadable)? else { return Ok(None) };
-        let Some(found) = find_hold(self.connection, run, hold).map_err(failed)? else { return Ok(None) };
+        let Some(found) = find_hold_of_run(self.connection, hold).map_err(failed)? else { return Ok(None) };
         match found.record {
             Some(record) => {
                 let record: Record = columns::parse(&record).map_err(|corrupt| corrupt.of(hold.run))?;
@@ -249,24 +306,6 @@ impl ReadSession<'_> {
 
     pub(super) fn dead_letters(&self, query: &DeadQuery) -> Result<Page<DeadLetter>, StoreError> {
         deliveries::dead_letters(self.connection, self.texts, query).map_err(unreadable)
-    }
-
-    pub(super) fn session(&self, key: &SessionKey) -> Result<Option<SessionRow>, StoreError> {
-        let (tenant, agent) = (self.name(key.tenant.as_str())?, self.name(key.agent.as_str())?);
-        let owner = self.name(key.owner.as_str())?;
-        let (Some(tenant), Some(agent), Some(owner)) = (tenant, agent, owner) else { return Ok(None) };
-        let row = |row: &rusqlite::Row<'_>| {
-            Ok(SessionRow {
-                key: key.clone(),
-                metadata: row.get::<_, Option<String>>(0)?.unwrap_or_else(|| "{}".into()),
-                created_at: Timestamp(row.get(1)?),
-                updated_at: Timestamp(row.get(2)?),
-                closed: row.get(3)?,
-            })
-        };
-        let mut statement = self.connection.prepare_cached(sql::SESSION_ROW).map_err(unreadable)?;
-        let named = params![tenant, agent, key.session.as_str(), owner];
-        statement.query_row(named, row).optional().map_err(unreadable)
     }
 
     fn number(&self, run: RunId) -> Result<i64, StoreError> {

@@ -15,9 +15,10 @@ use standfast_core::project::{self, RunRow};
 use standfast_core::run::{FOLD_VERSION, Facts, Run, State};
 use standfast_core::time::Timestamp;
 
+use super::dense;
 use super::names::Texts;
 use super::sql;
-use crate::columns::{CorruptRow, driver, inbox_place, parse};
+use crate::columns::{CorruptRow, driver, inbox_place, json, parse};
 use crate::error::StoreError;
 use crate::query::{Lease, StoredRun};
 
@@ -32,6 +33,56 @@ pub(super) fn link_key(run: i64, first: Seq) -> i64 {
     (run << SEQ_BITS) | i64::try_from(first.0.min(SEQ_MAX)).unwrap_or(0)
 }
 
+/// A fold as it is stored: in a dense form, or, what cannot be packed, as the JSON that it is.
+#[derive(Debug)]
+pub(super) enum StoredFold {
+    Packed(Vec<u8>),
+    Plain(String),
+}
+
+/// What a packed fold begins with.
+const FOLD: u8 = 1;
+/// The same, of a run that is to be erased: `sql::RUNS_ENDED` looks at it.
+const ERASED_FOLD: u8 = 2;
+
+impl StoredFold {
+    pub(super) fn of(state: &State) -> StoredFold {
+        let text = json(state);
+        match dense::pack(if state.erased { ERASED_FOLD } else { FOLD }, &text) {
+            Some(packed) => StoredFold::Packed(packed),
+            None => StoredFold::Plain(text),
+        }
+    }
+
+    /// The columns `state` and `packed`.
+    pub(super) fn columns(&self) -> (&str, Option<&[u8]>) {
+        match self {
+            StoredFold::Packed(packed) => ("", Some(packed)),
+            StoredFold::Plain(text) => (text, None),
+        }
+    }
+
+    fn read(row: &Row<'_>) -> Result<StoredFold, CorruptRow> {
+        let text: String = row.get(19)?;
+        // What an earlier version wrote is read as it was.
+        if !text.is_empty() {
+            return Ok(StoredFold::Plain(text));
+        }
+        let packed: Option<Vec<u8>> = row.get(PACKED_COLUMN)?;
+        Ok(packed.map_or(StoredFold::Plain(text), StoredFold::Packed))
+    }
+
+    fn state(&self) -> Result<State, CorruptRow> {
+        match self {
+            StoredFold::Packed(packed) if matches!(packed.first(), Some(&(FOLD | ERASED_FOLD))) => {
+                parse(&dense::unpack(packed)?)
+            }
+            StoredFold::Packed(_) => Err(CorruptRow("its packed state begins with an unknown byte".into())),
+            StoredFold::Plain(text) => parse(text),
+        }
+    }
+}
+
 impl From<rusqlite::Error> for CorruptRow {
     fn from(error: rusqlite::Error) -> CorruptRow {
         CorruptRow(format!("a column cannot be read: {error}"))
@@ -40,6 +91,13 @@ impl From<rusqlite::Error> for CorruptRow {
 
 /// Where the columns of a whole run have the phase; what was quarantined says so in front of it.
 pub(super) const PHASE_COLUMN: usize = 21;
+
+/// Where they have the packed fold.
+const PACKED_COLUMN: usize = 22;
+
+/// Where a statement about one run has the name of its conversation and the hash of its last link; lists have neither.
+const SESSION_COLUMN: usize = 23;
+const LAST_HASH_COLUMN: usize = 24;
 
 /// A run as its columns say, before anything is made of them.
 pub(super) struct RunColumns {
@@ -65,8 +123,10 @@ struct OtherColumns {
     head: Digest,
     definition: i64,
     lease: Option<Lease>,
-    state: String,
+    fold: StoredFold,
     quarantined: Option<String>,
+    session_name: Option<String>,
+    last_hash: Option<[u8; 32]>,
 }
 
 impl RunColumns {
@@ -150,13 +210,16 @@ fn decode(
 ) -> Result<StoredRun, CorruptRow> {
     let text = |number: i64| texts.text(connection, number).map_err(CorruptRow::from);
     let facts = facts(connection, texts, id, tenant, &rest)?;
-    let mut state: State = parse(&rest.state)?;
+    let mut state = rest.fold.state()?;
     state.seq = Seq(rest.seq);
     state.at = Timestamp(rest.at);
     state.definition = text(rest.definition)?
         .parse()
         .map_err(|_| CorruptRow("its definition is not named by a digest".into()))?;
-    let last: Option<Digest> = last_hash(connection, no)?;
+    let last = match rest.last_hash {
+        Some(hash) => Some(Digest(hash)),
+        None => last_hash(connection, no)?,
+    };
     if last != Some(rest.head) {
         return Err(CorruptRow("its head is not the hash of its last link".into()));
     }
@@ -173,15 +236,21 @@ fn facts(
     rest: &OtherColumns,
 ) -> Result<Facts, CorruptRow> {
     let text = |number: i64| texts.text(connection, number).map_err(CorruptRow::from);
-    let session: String = connection
-        .prepare_cached(sql::SESSION_NAME)?
-        .query_row(params![rest.session], |row| row.get(0))
-        .map_err(|_| CorruptRow("its session is missing".into()))?;
+    let session = match (&rest.session_name, rest.session) {
+        // A run that was begun without naming a conversation.
+        (None, 0) => id.own_session(),
+        (Some(name), _) => SessionId::new(name)?,
+        (None, number) => {
+            let mut statement = connection.prepare_cached(sql::SESSION_NAME)?;
+            let name = statement.query_row(params![number], |row| row.get::<_, String>(0));
+            SessionId::new(name.map_err(|_| CorruptRow("its session is missing".into()))?)?
+        }
+    };
     Ok(Facts {
         id,
         tenant: Tenant::new(text(tenant)?)?,
         agent: AgentName::new(text(rest.agent)?)?,
-        session: SessionId::new(session)?,
+        session,
         owner: UserId::new(text(rest.owner)?)?,
         driver: driver(rest.driver)?,
         parent: rest.parent.as_deref().map(parse::<Parent>).transpose()?,
@@ -195,6 +264,8 @@ fn facts(
 
 impl OtherColumns {
     fn read(row: &Row<'_>) -> Result<OtherColumns, CorruptRow> {
+        let columns = row.as_ref().column_count();
+        let has = |column: usize| column < columns;
         let node: Option<[u8; 16]> = row.get(17)?;
         let until: Option<i64> = row.get(18)?;
         let lease = node.zip(until);
@@ -213,8 +284,10 @@ impl OtherColumns {
             head: Digest(row.get(14)?),
             definition: row.get(15)?,
             lease: lease.map(|(node, until)| Lease { node: Incarnation(node), until: Timestamp(until) }),
-            state: row.get(19)?,
+            fold: StoredFold::read(row)?,
             quarantined: row.get(20)?,
+            session_name: if has(SESSION_COLUMN) { row.get(SESSION_COLUMN)? } else { None },
+            last_hash: if has(LAST_HASH_COLUMN) { row.get(LAST_HASH_COLUMN)? } else { None },
         })
     }
 }

@@ -8,6 +8,8 @@ pub(super) const NAME_NUMBER: &str = "SELECT no FROM names WHERE text = ?1";
 pub(super) const NAME_TEXT: &str = "SELECT text FROM names WHERE no = ?1";
 /// A new interned text.
 pub(super) const NAME_ADD: &str = "INSERT INTO names (text) VALUES (?1)";
+/// Changes when another connection has changed the file.
+pub(super) const DATA_VERSION: &str = "PRAGMA data_version";
 /// A tenant seen for the first time.
 pub(super) const TENANT_ADD: &str =
     "INSERT INTO tenants (tenant, tag, created_at) VALUES (?1, ?2, ?3) ON CONFLICT (tenant) DO NOTHING";
@@ -16,7 +18,19 @@ pub(super) const TENANT_ADD: &str =
 pub(super) const SESSION_NUMBER: &str =
     "SELECT no, closed FROM sessions WHERE tenant = ?1 AND agent = ?2 AND session = ?3 AND owner = ?4";
 /// A new conversation.
-pub(super) const SESSION_ADD: &str = "INSERT INTO sessions (tenant, agent, session, owner, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)";
+pub(super) const SESSION_ADD: &str = "INSERT INTO sessions (no, tenant, agent, session, owner, created_at, updated_at) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
+/// A run that has a conversation to itself.
+pub(super) const RUN_OWN_SESSION: &str =
+    "SELECT no, agent, owner, started_at FROM runs WHERE id = ?1 AND tenant = ?2 AND session = 0";
+/// It has a row now.
+pub(super) const RUN_SHARES_SESSION: &str = "UPDATE runs SET session = no WHERE no = ?1";
+/// Runs that may have a conversation to themselves, newest first.
+pub(super) const OWN_SESSIONS: &str = "SELECT no, id, tenant, agent, owner, started_at, session FROM runs \
+     WHERE no < ?1 ORDER BY no DESC LIMIT ?2";
+/// Those of a user.
+pub(super) const OWN_SESSIONS_BY_OWNER: &str = "SELECT no, id, tenant, agent, owner, started_at, session FROM runs \
+     WHERE tenant = ?3 AND owner = ?4 AND no < ?1 ORDER BY no DESC LIMIT ?2";
 /// A conversation by its name.
 pub(super) const SESSION_ROW: &str = "SELECT metadata, created_at, updated_at, closed FROM sessions \
      WHERE tenant = ?1 AND agent = ?2 AND session = ?3 AND owner = ?4";
@@ -43,14 +57,17 @@ pub(super) const TENANTS: &str = "SELECT n.text FROM tenants t JOIN names n ON n
 pub(super) const RUN_PLACE: &str = "SELECT no, seq, head, lease_node, lease_until, wake_at, due_at, phase, \
      quarantined FROM runs WHERE id = ?1";
 /// A new run.
-pub(super) const RUN_ADD: &str = "INSERT INTO runs (id, tenant, agent, session, owner, driver, started_at, parent, \
+pub(super) const RUN_ADD: &str = "INSERT INTO runs (no, id, tenant, agent, session, owner, driver, started_at, parent, \
      inbox, inbox_facts, priority, seq, at, head, definition, phase, claimable_at, fold, lease_node, lease_until, \
-     due_at, state) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
+     due_at, state, packed) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, \
+     ?23, ?24) ON CONFLICT (id) DO NOTHING";
+/// The number of the next new run.
+pub(super) const RUN_NEXT: &str = "SELECT coalesce(max(no), 0) + 1 FROM runs";
 /// A run after an append.
 pub(super) const RUN_UPDATE: &str = "UPDATE runs SET seq = ?2, at = ?3, head = ?4, definition = ?5, phase = ?6, \
-     claimable_at = ?7, fold = ?8, lease_node = ?9, lease_until = ?10, wake_at = ?11, due_at = ?12, state = ?13 \
-     WHERE no = ?1";
+     claimable_at = ?7, fold = ?8, lease_node = ?9, lease_until = ?10, wake_at = ?11, due_at = ?12, \
+     state = ?13, packed = ?14 WHERE no = ?1";
 /// A run's lease alone.
 pub(super) const RUN_LEASE: &str =
     "UPDATE runs SET lease_node = ?2, lease_until = ?3, wake_at = ?4, due_at = ?5 WHERE no = ?1";
@@ -58,16 +75,29 @@ pub(super) const RUN_LEASE: &str =
 macro_rules! run_columns {
     () => {
         "no, id, tenant, agent, session, owner, driver, started_at, parent, inbox, inbox_facts, priority, seq, at, \
-         head, definition, fold, lease_node, lease_until, state, quarantined, phase"
+         head, definition, fold, lease_node, lease_until, state, quarantined, phase, packed"
+    };
+}
+/// What a run's row does not say itself, behind its columns: the name of its conversation, the hash of its last link.
+macro_rules! run_joins {
+    () => {
+        ", (SELECT s.session FROM sessions s WHERE s.no = runs.session), (SELECT l.hash FROM links l \
+         WHERE l.key BETWEEN runs.no << 20 AND (runs.no << 20) + 1048575 ORDER BY l.key DESC LIMIT 1)"
     };
 }
 /// A run by its id.
-pub(super) const RUN_BY_ID: &str = concat!("SELECT ", run_columns!(), " FROM runs WHERE id = ?1");
+pub(super) const RUN_BY_ID: &str =
+    concat!("SELECT ", run_columns!(), run_joins!(), " FROM runs WHERE id = ?1");
 /// What never changes of a run, in the places of [`RUN_BY_ID`]; its fold, however large it is, is not looked at.
 pub(super) const RUN_FACTS: &str = "SELECT no, id, tenant, agent, session, owner, driver, started_at, parent, inbox, inbox_facts, priority, seq, at, \
-     head, definition, fold, lease_node, lease_until, '', NULL FROM runs WHERE id = ?1";
+     head, definition, fold, lease_node, lease_until, '', NULL, phase, NULL, \
+     (SELECT s.session FROM sessions s WHERE s.no = runs.session) FROM runs WHERE id = ?1";
 /// A run by its number.
-pub(super) const RUN_BY_NUMBER: &str = concat!("SELECT ", run_columns!(), " FROM runs WHERE no = ?1");
+pub(super) const RUN_BY_NUMBER: &str =
+    concat!("SELECT ", run_columns!(), run_joins!(), " FROM runs WHERE no = ?1");
+/// A run by its id, as a page of runs.
+pub(super) const RUNS_BY_ID: &str =
+    concat!("SELECT ", run_columns!(), " FROM runs WHERE id = ?3 AND no < ?1 ORDER BY no DESC LIMIT ?2");
 /// Runs, newest first.
 pub(super) const RUNS_ALL: &str =
     concat!("SELECT ", run_columns!(), " FROM runs WHERE no < ?1 ORDER BY no DESC LIMIT ?2");
@@ -78,14 +108,17 @@ pub(super) const RUNS_BY_AGENT: &str = concat!(
     " FROM runs WHERE tenant = ?3 AND agent = ?4 AND no < ?1 ORDER BY no DESC LIMIT ?2"
 );
 /// Runs of a conversation, newest first.
-pub(super) const RUNS_BY_SESSION: &str =
-    concat!("SELECT ", run_columns!(), " FROM runs WHERE session = ?3 AND no < ?1 ORDER BY no DESC LIMIT ?2");
+pub(super) const RUNS_BY_SESSION: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM runs WHERE session = ?3 AND session <> 0 AND no < ?1 ORDER BY no DESC LIMIT ?2"
+);
 /// Runs of the conversations of a name, newest first.
 pub(super) const RUNS_BY_SESSION_NAME: &str = concat!(
     "SELECT ",
     run_columns!(),
     " FROM runs INDEXED BY runs_by_session WHERE session IN (SELECT s.no FROM sessions s WHERE s.tenant = ?3 AND s.agent = ?4 AND s.session = ?5) \
-     AND no < ?1 ORDER BY no DESC LIMIT ?2"
+     AND session <> 0 AND no < ?1 ORDER BY no DESC LIMIT ?2"
 );
 /// Runs of a user, newest first.
 pub(super) const RUNS_BY_OWNER: &str = concat!(
@@ -146,20 +179,20 @@ pub(super) const RUNS_AFTER: &str = "SELECT no, id FROM runs WHERE no > ?1 ORDER
 pub(super) const RUN_NUMBER: &str = "SELECT no FROM runs WHERE id = ?1";
 /// A run's id.
 pub(super) const RUN_ID: &str = "SELECT id FROM runs WHERE no = ?1";
-/// The numbers of a run's tenant and agent.
-pub(super) const RUN_NAMES: &str = "SELECT tenant, agent FROM runs WHERE no = ?1";
 /// The name of a conversation by its number.
 pub(super) const SESSION_NAME: &str = "SELECT session FROM sessions WHERE no = ?1";
 
 /// One append's events.
 pub(super) const LINK_ADD: &str =
     "INSERT INTO links (key, count, at, actor, hash, salt, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+/// The links of a run, from the one that holds an event on.
+pub(super) const LINKS_FROM: &str = "SELECT l.key, l.count, l.at, l.actor, l.hash, l.salt, l.payload, l.commitment \
+     FROM (SELECT no << 20 AS base FROM runs WHERE id = ?1) r JOIN links l ON l.key BETWEEN coalesce((SELECT k.key \
+     FROM links k WHERE k.key BETWEEN r.base AND r.base + ?2 ORDER BY k.key DESC LIMIT 1), r.base + ?2) \
+     AND r.base + 1048575 ORDER BY l.key LIMIT ?3";
 /// The links of a run between two keys.
 pub(super) const LINKS: &str = "SELECT key, count, at, actor, hash, salt, payload, commitment FROM links \
      WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3";
-/// The key of the link that holds an event.
-pub(super) const LINK_WITH: &str =
-    "SELECT key FROM links WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1";
 /// The hash of a run's last link.
 pub(super) const LINK_LAST: &str =
     "SELECT hash FROM links WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1";
@@ -181,7 +214,7 @@ pub(super) const RUN_ERASED: &str = "UPDATE runs SET erased = 1 WHERE no = ?1";
 /// Runs as they began, and which of them have ended and are old, have their contents, and have nothing left to tell. What a run says of itself is in its
 /// state, where no text can look like it: quotes inside texts are escaped.
 pub(super) const RUNS_ENDED: &str = "SELECT no, id, tenant = ?3 AND phase >= 8 AND erased = 0 AND quarantined IS NULL \
-     AND (at < ?4 OR state LIKE '%\"erased\":true%') AND NOT EXISTS (SELECT 1 FROM notices n WHERE n.run = runs.no \
+     AND (at < ?4 OR state LIKE '%\"erased\":true%' OR substr(packed, 1, 1) = x'02') AND NOT EXISTS (SELECT 1 FROM notices n WHERE n.run = runs.no \
      AND n.due_at IS NOT NULL), started_at < ?4 FROM runs WHERE no > ?1 ORDER BY no LIMIT ?2";
 
 /// A new hold.
@@ -190,6 +223,9 @@ pub(super) const HOLD_ADD: &str = "INSERT INTO holds (run, call, secret, tenant,
 /// The holds of one call: number, secret, audience, record.
 pub(super) const HOLDS_OF_CALL: &str =
     "SELECT no, secret, audience, record FROM holds WHERE run = ?1 AND call = ?2 ORDER BY no";
+/// The holds of one call of a run that is named by its id.
+pub(super) const HOLDS_OF_RUN_CALL: &str = "SELECT h.no, h.secret, h.audience, h.record FROM runs r \
+     JOIN holds h ON h.run = r.no WHERE r.id = ?1 AND h.call = ?2 ORDER BY h.no";
 /// A hold that has its decision.
 pub(super) const HOLD_CLOSE: &str = "UPDATE holds SET closed = 1, audience = NULL, record = ?2 WHERE no = ?1";
 /// A new hold that waits for an outside system, as it is found by the view `pending_tool_calls`.
@@ -229,7 +265,7 @@ pub(super) const HOLDS_BY_INBOX: &str = "SELECT no, run, call, secret, kind FROM
 /// Open holds of a conversation: few runs, few holds each.
 pub(super) const HOLDS_BY_SESSION: &str = "SELECT h.no, h.run, h.call, h.secret, h.kind FROM runs r \
      JOIN holds h ON h.run = r.no \
-     WHERE h.tenant = ?1 AND r.session IN (SELECT s.no FROM sessions s WHERE s.tenant = ?1 AND s.agent = ?4 \
+     WHERE h.tenant = ?1 AND r.session <> 0 AND r.session IN (SELECT s.no FROM sessions s WHERE s.tenant = ?1 AND s.agent = ?4 \
      AND s.session = ?5) AND h.closed = 0 AND h.no > ?2 ORDER BY h.no LIMIT ?3";
 /// Open holds of a run.
 pub(super) const HOLDS_BY_RUN: &str = "SELECT no, run, call, secret, kind FROM holds \
@@ -241,6 +277,12 @@ pub(super) const HOLD_BY_NUMBER: &str =
 /// Somebody may see a hold.
 pub(super) const AUDIENCE_ADD: &str =
     "INSERT INTO audience (who, hold) VALUES (?1, ?2) ON CONFLICT (who, hold) DO NOTHING";
+/// Several people may see a hold.
+pub(super) const AUDIENCE_ADD_ALL: &str = "INSERT INTO audience (who, hold) SELECT value, ?2 FROM json_each(?1) WHERE true \
+     ON CONFLICT (who, hold) DO NOTHING";
+/// Several people no longer see a hold.
+pub(super) const AUDIENCE_REMOVE_ALL: &str =
+    "DELETE FROM audience WHERE hold = ?2 AND who IN (SELECT value FROM json_each(?1))";
 /// Somebody no longer sees a hold.
 pub(super) const AUDIENCE_REMOVE: &str = "DELETE FROM audience WHERE who = ?1 AND hold = ?2";
 /// The holds somebody may see.
@@ -249,19 +291,16 @@ pub(super) const AUDIENCE_HOLDS: &str =
 /// Whether somebody may see a hold.
 pub(super) const AUDIENCE_HAS: &str = "SELECT 1 FROM audience WHERE who = ?1 AND hold = ?2";
 
-/// When somebody should look at a run.
-pub(super) const DUE_SET: &str = "INSERT INTO due (run, agent, shard, at) VALUES (?1, ?2, ?3, ?4) \
-     ON CONFLICT (run) DO UPDATE SET at = excluded.at";
-/// When somebody should look at a run that is in the list already.
-pub(super) const DUE_MOVE: &str = "UPDATE due SET at = ?2 WHERE run = ?1";
 /// Nobody needs to look at a run.
-pub(super) const DUE_CLEAR: &str = "DELETE FROM due WHERE run = ?1";
+pub(super) const DUE_CLEAR: &str = "UPDATE runs SET due_at = NULL WHERE no = ?1";
 /// The next agent with due runs.
-pub(super) const DUE_NEXT_AGENT: &str = "SELECT agent FROM due WHERE agent > ?1 ORDER BY agent LIMIT 1";
+pub(super) const DUE_NEXT_AGENT: &str = "SELECT tenant, agent FROM runs INDEXED BY runs_due \
+     WHERE due_at IS NOT NULL AND (tenant, agent) > (?1, ?2) ORDER BY tenant, agent LIMIT 1";
 /// The due runs of an agent, the longest due first. Those of a newer fold are not ours, and must not stand in the way
 /// of those behind them.
-pub(super) const DUE_OF_AGENT: &str = "SELECT d.run, d.shard, d.at FROM due d LEFT JOIN runs r ON r.no = d.run \
-     WHERE d.agent = ?1 AND d.at <= ?2 AND coalesce(r.fold, 0) <= ?4 ORDER BY d.at, d.run LIMIT ?3";
+pub(super) const DUE_OF_AGENT: &str = "SELECT no, id, due_at FROM runs INDEXED BY runs_due \
+     WHERE tenant = ?1 AND agent = ?2 AND due_at IS NOT NULL AND due_at <= ?3 AND fold <= ?5 \
+     ORDER BY due_at, no LIMIT ?4";
 
 /// A new notice, or the news that there is more to tell.
 pub(super) const NOTICE_ADD: &str = "INSERT INTO notices (shard, due_at, subscription, run, first_seq, latest, owner) \
@@ -405,9 +444,14 @@ pub(super) const ALL: &[&str] = &[
     NAME_NUMBER,
     NAME_TEXT,
     NAME_ADD,
+    DATA_VERSION,
     TENANT_ADD,
     SESSION_NUMBER,
     SESSION_ADD,
+    RUN_OWN_SESSION,
+    RUN_SHARES_SESSION,
+    OWN_SESSIONS,
+    OWN_SESSIONS_BY_OWNER,
     SESSION_ROW,
     SESSIONS_ALL,
     SESSIONS_BY_OWNER,
@@ -417,11 +461,13 @@ pub(super) const ALL: &[&str] = &[
     TENANTS,
     RUN_PLACE,
     RUN_ADD,
+    RUN_NEXT,
     RUN_UPDATE,
     RUN_LEASE,
     RUN_BY_ID,
     RUN_FACTS,
     RUN_BY_NUMBER,
+    RUNS_BY_ID,
     RUNS_ALL,
     RUNS_BY_AGENT,
     RUNS_BY_SESSION,
@@ -439,11 +485,10 @@ pub(super) const ALL: &[&str] = &[
     RUNS_AFTER,
     RUN_NUMBER,
     RUN_ID,
-    RUN_NAMES,
     SESSION_NAME,
     LINK_ADD,
+    LINKS_FROM,
     LINKS,
-    LINK_WITH,
     LINK_LAST,
     LINK_ERASE,
     BLOB_ADD,
@@ -454,6 +499,7 @@ pub(super) const ALL: &[&str] = &[
     RUNS_ENDED,
     HOLD_ADD,
     HOLDS_OF_CALL,
+    HOLDS_OF_RUN_CALL,
     HOLD_CLOSE,
     EXTERNAL_ADD,
     EXTERNAL_SET,
@@ -471,11 +517,11 @@ pub(super) const ALL: &[&str] = &[
     HOLDS_BY_RUN,
     HOLD_BY_NUMBER,
     AUDIENCE_ADD,
+    AUDIENCE_ADD_ALL,
+    AUDIENCE_REMOVE_ALL,
     AUDIENCE_REMOVE,
     AUDIENCE_HOLDS,
     AUDIENCE_HAS,
-    DUE_SET,
-    DUE_MOVE,
     DUE_CLEAR,
     DUE_NEXT_AGENT,
     DUE_OF_AGENT,

@@ -4,17 +4,20 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use standfast_core::digest::Digest;
-use standfast_core::id::{Incarnation, RunId, Seq, Shard};
+use standfast_core::id::{HoldKey, Incarnation, RunId, Seq};
 use standfast_core::name::Tenant;
+use standfast_core::project::RunRow;
 use standfast_core::run::FOLD_VERSION;
 use standfast_core::time::Timestamp;
 
-use super::append::{find_session, id_of, run_number};
-use super::names::{self, Numbers, Texts};
+use super::append::{id_of, run_number};
+use super::conversations::session_row;
+use super::job::Failure;
+use super::names::Texts;
+use super::remembered::{AppendIndex, HoldPosition, WriterMemory};
 use super::rows::RunColumns;
 use super::sql;
 use super::tally::Tally;
-use super::writer::Failure;
 use crate::audit::entry_hash;
 use crate::batch::LeaseChange;
 use crate::columns::{CorruptRow, LeaseColumns};
@@ -23,6 +26,7 @@ use crate::fairness::take_turns;
 use crate::query::{Claim, ClaimedRun, KeyNote, Lease, SCAN_MAX, SealedChange, SessionChange, SessionKey};
 
 /// What the writer needs to know of a run before it changes it.
+#[derive(Debug, Clone)]
 pub(super) struct RunPosition {
     pub(super) no: i64,
     pub(super) seq: Seq,
@@ -32,7 +36,10 @@ pub(super) struct RunPosition {
     pub(super) wake_at: Option<Timestamp>,
     pub(super) due_at: Option<Timestamp>,
     pub(super) phase: i64,
-    quarantined: Option<String>,
+    /// Open holds that were just written.
+    pub(super) holds: Vec<HoldPosition>,
+    /// The append whose row is not written yet.
+    pub(super) unwritten: Option<AppendIndex>,
 }
 
 impl RunPosition {
@@ -41,13 +48,72 @@ impl RunPosition {
         let mut statement = connection.prepare_cached(sql::RUN_PLACE)?;
         let place = statement.query_row(params![run.bytes()], |row| Ok(RunPosition::read(row))).optional()?;
         match place.transpose().map_err(|error| CorruptRow::from(error).of(run))? {
-            Some(RunPosition { quarantined: Some(why), .. }) => Err(CorruptRow(why).of(run).into()),
-            place => Ok(place),
+            Some(Err(quarantined)) => Err(quarantined.of(run).into()),
+            Some(Ok(place)) => Ok(Some(place)),
+            None => Ok(None),
         }
     }
 
-    fn read(row: &Row<'_>) -> rusqlite::Result<RunPosition> {
-        Ok(RunPosition {
+    /// The same, remembered.
+    pub(super) fn look_up<'m>(
+        connection: &Connection,
+        memory: &'m mut WriterMemory,
+        run: RunId,
+    ) -> Result<Option<&'m mut RunPosition>, Failure> {
+        if memory.runs.get(run).is_none()
+            && let Some(found) = RunPosition::find(connection, run)?
+        {
+            memory.runs.put(run, found);
+        }
+        Ok(memory.runs.get(run))
+    }
+
+    /// A run that was just added.
+    pub(super) fn new(no: i64, row: &RunRow, lease: &LeaseColumns) -> RunPosition {
+        let mut position = RunPosition {
+            no,
+            seq: Seq(0),
+            head: row.head,
+            node: None,
+            until: None,
+            wake_at: None,
+            due_at: None,
+            phase: 0,
+            holds: Vec::new(),
+            unwritten: None,
+        };
+        position.follow(row, lease);
+        position
+    }
+
+    /// The run after an append.
+    pub(super) fn follow(&mut self, row: &RunRow, lease: &LeaseColumns) {
+        self.seq = row.run.state.seq;
+        self.head = row.head;
+        self.node = lease.node;
+        self.until = lease.until;
+        self.wake_at = lease.wake_at;
+        self.due_at = lease.due_at;
+        self.phase = i64::from(row.phase as u8);
+    }
+
+    /// An open hold, which is remembered no longer.
+    pub(super) fn take_hold(&mut self, key: HoldKey) -> Option<HoldPosition> {
+        let at = self.holds.iter().position(|hold| hold.key == key)?;
+        Some(self.holds.swap_remove(at))
+    }
+
+    /// Its lease as it is stored.
+    pub(super) fn columns(&self) -> LeaseColumns {
+        LeaseColumns { node: self.node, until: self.until, wake_at: self.wake_at, due_at: self.due_at }
+    }
+
+    /// A row; what is wrong with it, if it was put aside.
+    fn read(row: &Row<'_>) -> rusqlite::Result<Result<RunPosition, CorruptRow>> {
+        if let Some(why) = row.get(8)? {
+            return Ok(Err(CorruptRow(why)));
+        }
+        Ok(Ok(RunPosition {
             no: row.get(0)?,
             seq: Seq(row.get(1)?),
             head: Digest(row.get(2)?),
@@ -56,8 +122,9 @@ impl RunPosition {
             wake_at: row.get::<_, Option<i64>>(5)?.map(Timestamp),
             due_at: row.get::<_, Option<i64>>(6)?.map(Timestamp),
             phase: row.get(7)?,
-            quarantined: row.get(8)?,
-        })
+            holds: Vec::new(),
+            unwritten: None,
+        }))
     }
 
     pub(super) fn lease(&self) -> Option<Lease> {
@@ -67,45 +134,54 @@ impl RunPosition {
 
 pub(super) fn claim_due(
     connection: &Connection,
-    numbers: &mut Numbers,
+    memory: &mut WriterMemory,
     texts: &Texts,
     claim: &Claim,
 ) -> Result<Vec<ClaimedRun>, Failure> {
     let mut rooms = Vec::with_capacity(claim.room.len());
     for (tenant, agent, room) in &claim.room {
-        rooms.push((numbers.number(connection, &names::within(tenant.as_str(), agent.as_str()))?, *room));
+        let tenant = memory.number(connection, tenant.as_str())?;
+        rooms.push(((tenant, memory.number(connection, agent.as_str())?), *room));
     }
     let mut queues = Vec::new();
-    let mut lane = 0i64;
+    let mut lane = (i64::MIN, i64::MIN);
     while let Some(next) = next_lane(connection, lane)? {
         lane = next;
         let room = rooms.iter().find(|(of, _)| *of == lane).map_or(claim.limit, |(_, room)| *room);
         if room > 0 {
-            queues.push(due_in_lane(connection, lane, claim, room.min(claim.limit))?);
+            queues.push(due_in_lane(connection, texts, lane, (claim, room.min(claim.limit)))?);
         }
     }
     let mut claimed = Vec::new();
     for no in take_turns(queues, claim.limit) {
-        claimed.extend(lease(connection, texts, no, claim)?);
+        claimed.extend(lease(connection, memory, texts, (no, claim))?);
     }
     Ok(claimed)
 }
 
-fn next_lane(connection: &Connection, after: i64) -> rusqlite::Result<Option<i64>> {
-    connection.prepare_cached(sql::DUE_NEXT_AGENT)?.query_row(params![after], |row| row.get(0)).optional()
+/// The numbers of a tenant and an agent: turns are taken by both.
+type Lane = (i64, i64);
+
+fn next_lane(connection: &Connection, (tenant, agent): Lane) -> rusqlite::Result<Option<Lane>> {
+    let mut statement = connection.prepare_cached(sql::DUE_NEXT_AGENT)?;
+    statement.query_row(params![tenant, agent], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
 
 fn due_in_lane(
     connection: &Connection,
-    lane: i64,
-    claim: &Claim,
-    room: usize,
+    texts: &Texts,
+    (tenant, agent): Lane,
+    (claim, room): (&Claim, usize),
 ) -> rusqlite::Result<Vec<(Timestamp, i64)>> {
+    let name = texts.text(connection, tenant).ok().and_then(|name| Tenant::new(name).ok());
     let mut statement = connection.prepare_cached(sql::DUE_OF_AGENT)?;
-    let mut rows = statement.query(params![lane, claim.now.0, SCAN_MAX, FOLD_VERSION])?;
+    let mut rows = statement.query(params![tenant, agent, claim.now.0, SCAN_MAX, FOLD_VERSION])?;
     let mut queue = Vec::new();
     while let Some(row) = rows.next()? {
-        if claim.shards.contains(Shard(row.get(1)?)) {
+        // A row that names no run or tenant belongs to nobody's shard: whoever comes first says that it is corrupt.
+        let run = row.get(1).ok().map(RunId::from_bytes);
+        let shard = run.zip(name.as_ref()).map(|(run, tenant)| run.shard(tenant));
+        if shard.is_none_or(|shard| claim.shards.contains(shard)) {
             queue.push((Timestamp(row.get(2)?), row.get(0)?));
         }
         if queue.len() >= room {
@@ -117,29 +193,26 @@ fn due_in_lane(
 
 fn lease(
     connection: &Connection,
+    memory: &mut WriterMemory,
     texts: &Texts,
-    no: i64,
-    claim: &Claim,
+    (no, claim): (i64, &Claim),
 ) -> Result<Option<ClaimedRun>, Failure> {
     let columns =
         connection.prepare_cached(sql::RUN_BY_NUMBER)?.query_row(params![no], RunColumns::read).optional()?;
-    let Some(columns) = columns else {
-        connection.prepare_cached(sql::DUE_CLEAR)?.execute(params![no])?;
-        return Ok(None);
-    };
+    let Some(columns) = columns else { return Ok(None) };
+    memory.runs.forget(columns.id);
     match columns.stored(connection, texts) {
         Ok(mut stored) => {
             let (node, until, from) = (claim.node, claim.until, stored.lease);
             let after = LeaseColumns::after(LeaseChange::Take { node, until }, None, None, None);
             write_lease(connection, no, &after)?;
-            connection.prepare_cached(sql::DUE_MOVE)?.execute(params![no, until.0])?;
             stored.lease = Some(Lease { node, until });
             Ok(Some(ClaimedRun::Run { stored: Box::new(stored), from }))
         }
         // Not asked for: a newer node will take it, this one leaves it alone.
         Err(StoreError::Newer { .. }) => Ok(None),
         Err(StoreError::Corrupt { run, why }) => {
-            // Its rows stay as they are; only the work list forgets it, or it would come up for ever.
+            // Its row stays as it is, except that nobody looks at it any more, or it would come up for ever.
             connection.prepare_cached(sql::DUE_CLEAR)?.execute(params![no])?;
             Ok(Some(ClaimedRun::Corrupt { run, why }))
         }
@@ -149,17 +222,18 @@ fn lease(
 
 pub(super) fn renew(
     connection: &Connection,
+    memory: &mut WriterMemory,
     runs: &[RunId],
     node: Incarnation,
     until: Timestamp,
 ) -> Result<Vec<RunId>, Failure> {
     let mut still = Vec::new();
     for run in runs {
+        memory.runs.forget(*run);
         let Some(place) = unless_corrupt(leased_by(connection, *run, node))? else { continue };
         let after =
             LeaseColumns::after(LeaseChange::Take { node, until }, place.lease(), place.wake_at, None);
         write_lease(connection, place.no, &after)?;
-        connection.prepare_cached(sql::DUE_MOVE)?.execute(params![place.no, until.0])?;
         still.push(*run);
     }
     Ok(still)
@@ -167,12 +241,13 @@ pub(super) fn renew(
 
 pub(super) fn release(
     connection: &Connection,
-    numbers: &mut Numbers,
+    memory: &mut WriterMemory,
     texts: &Texts,
     run: RunId,
     node: Incarnation,
     wake_at: Option<Timestamp>,
 ) -> Result<(), Failure> {
+    memory.runs.forget(run);
     let Some(place) = leased_by(connection, run, node)? else { return Ok(()) };
     let columns =
         connection.prepare_cached(sql::RUN_BY_NUMBER)?.query_row(params![place.no], RunColumns::read)?;
@@ -180,48 +255,26 @@ pub(super) fn release(
     let wake_at = [place.wake_at, wake_at].into_iter().flatten().min();
     let after = LeaseColumns::after(LeaseChange::Release, place.lease(), wake_at, stored.row.due_at);
     write_lease(connection, place.no, &after)?;
-    let facts = &stored.row.run.facts;
-    set_due(connection, numbers, &facts.tenant, facts.agent.as_str(), run, place.no, after.due_at)
+    Ok(())
 }
 
 /// Another run's end wants this one looked at.
 pub(super) fn wake(
     connection: &Connection,
-    numbers: &mut Numbers,
+    memory: &mut WriterMemory,
     run: RunId,
     at: Timestamp,
 ) -> Result<(), Failure> {
     // A run that cannot be read wakes nobody up, and is no reason to refuse whoever wakes it.
-    let Some(place) = unless_corrupt(RunPosition::find(connection, run))? else { return Ok(()) };
-    let Some((tenant, agent)) = lane_of(connection, place.no)? else { return Ok(()) };
-    let wake_at = Some(place.wake_at.map_or(at, |wake| wake.min(at)));
-    let due_at = match place.lease() {
+    let Some(place) = unless_corrupt(RunPosition::look_up(connection, memory, run))? else { return Ok(()) };
+    place.wake_at = Some(place.wake_at.map_or(at, |wake| wake.min(at)));
+    place.due_at = match place.lease() {
         Some(lease) => Some(lease.until),
-        None => [place.due_at, wake_at].into_iter().flatten().min(),
+        None => [place.due_at, place.wake_at].into_iter().flatten().min(),
     };
-    let after = LeaseColumns { node: place.node, until: place.until, wake_at, due_at };
-    write_lease(connection, place.no, &after)?;
-    set_due(connection, numbers, &tenant, &agent, run, place.no, due_at)
-}
-
-fn set_due(
-    connection: &Connection,
-    numbers: &mut Numbers,
-    tenant: &Tenant,
-    agent: &str,
-    run: RunId,
-    no: i64,
-    due_at: Option<Timestamp>,
-) -> Result<(), Failure> {
-    match due_at {
-        Some(at) => {
-            let lane = numbers.number(connection, &names::within(tenant.as_str(), agent))?;
-            let row = params![no, lane, run.shard(tenant).0, at.0];
-            connection.prepare_cached(sql::DUE_SET)?.execute(row)?;
-        }
-        None => {
-            connection.prepare_cached(sql::DUE_CLEAR)?.execute(params![no])?;
-        }
+    // Otherwise it is written with the rest of its row.
+    if place.unwritten.is_none() {
+        write_lease(connection, place.no, &place.columns())?;
     }
     Ok(())
 }
@@ -232,23 +285,11 @@ fn leased_by(connection: &Connection, run: RunId, node: Incarnation) -> Result<O
 }
 
 /// What cannot be read is treated as if it were not there.
-fn unless_corrupt(place: Result<Option<RunPosition>, Failure>) -> Result<Option<RunPosition>, Failure> {
+fn unless_corrupt<T>(place: Result<Option<T>, Failure>) -> Result<Option<T>, Failure> {
     match place {
         Err(Failure::Refused(StoreError::Corrupt { .. })) => Ok(None),
         other => other,
     }
-}
-
-/// The tenant and the agent of a run; none when they cannot be read.
-fn lane_of(connection: &Connection, no: i64) -> rusqlite::Result<Option<(Tenant, String)>> {
-    let (tenant, agent): (i64, i64) = connection
-        .prepare_cached(sql::RUN_NAMES)?
-        .query_row(params![no], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let text = |number: i64| -> rusqlite::Result<Option<String>> {
-        connection.prepare_cached(sql::NAME_TEXT)?.query_row(params![number], |row| row.get(0)).optional()
-    };
-    let tenant = text(tenant)?.and_then(|tenant| Tenant::new(tenant).ok());
-    Ok(tenant.zip(text(agent)?))
 }
 
 fn write_lease(connection: &Connection, no: i64, lease: &LeaseColumns) -> rusqlite::Result<()> {
@@ -262,7 +303,7 @@ fn write_lease(connection: &Connection, no: i64, lease: &LeaseColumns) -> rusqli
     Ok(())
 }
 
-/// Puts a run aside; says what that changes of the numbers.
+/// Puts a run aside; says what that changes of the memory.
 pub(super) fn quarantine(connection: &Connection, run: RunId, why: &str) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     let no = run_number(connection, run)?.ok_or(StoreError::NotFound { run })?;
@@ -274,7 +315,6 @@ pub(super) fn quarantine(connection: &Connection, run: RunId, why: &str) -> Resu
     if let Some((tenant, phase)) = counted {
         tally.moved(tenant, Some(phase), None);
         connection.prepare_cached(sql::RUN_QUARANTINE)?.execute(params![no, why])?;
-        connection.prepare_cached(sql::DUE_CLEAR)?.execute(params![no])?;
     }
     Ok(tally)
 }
@@ -282,11 +322,11 @@ pub(super) fn quarantine(connection: &Connection, run: RunId, why: &str) -> Resu
 /// Keeps or forgets keys apart from any append.
 pub(super) fn note_keys(
     connection: &Connection,
-    numbers: &mut Numbers,
+    memory: &mut WriterMemory,
     notes: &[KeyNote],
 ) -> Result<(), Failure> {
     for note in notes {
-        let tenant = numbers.number(connection, note.tenant.as_str())?;
+        let tenant = memory.number(connection, note.tenant.as_str())?;
         match note.kept {
             Some((request, expires_at)) => {
                 let Some(run) = run_number(connection, note.run)? else { continue };
@@ -308,12 +348,13 @@ pub(super) fn forget_keys(connection: &Connection, until: Timestamp, limit: usiz
 
 pub(super) fn change_session(
     connection: &Connection,
-    numbers: &mut Numbers,
+    memory: &mut WriterMemory,
     key: &SessionKey,
     change: &SessionChange,
     at: Timestamp,
 ) -> Result<bool, Failure> {
-    let Some((no, _)) = find_session(connection, numbers, key)? else { return Ok(false) };
+    let Some(no) = session_row(connection, memory, key)? else { return Ok(false) };
+    memory.forget_session(key);
     let changed = match change {
         SessionChange::Metadata { before, after } => {
             connection.prepare_cached(sql::SESSION_METADATA)?.execute(params![no, before, after, at.0])?
@@ -325,12 +366,12 @@ pub(super) fn change_session(
 
 pub(super) fn put_audit(
     connection: &Connection,
-    numbers: &mut Numbers,
+    memory: &mut WriterMemory,
     tenant: &Tenant,
     at: Timestamp,
     entry: &str,
 ) -> Result<(), Failure> {
-    let number = numbers.number(connection, tenant.as_str())?;
+    let number = memory.number(connection, tenant.as_str())?;
     let last: Option<(u64, [u8; 32])> = connection
         .prepare_cached(sql::AUDIT_LAST)?
         .query_row(params![number], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -344,10 +385,10 @@ pub(super) fn put_audit(
 /// Keeps, changes or removes a sealed secret; false when it is not what the caller read.
 pub(super) fn change_sealed(
     connection: &Connection,
-    numbers: &mut Numbers,
+    memory: &mut WriterMemory,
     change: &SealedChange,
 ) -> Result<bool, Failure> {
-    let tenant = numbers.number(connection, change.tenant.as_str())?;
+    let tenant = memory.number(connection, change.tenant.as_str())?;
     let name = &change.name;
     let changed = match (&change.before, &change.after) {
         (None, Some(after)) => {

@@ -11,78 +11,29 @@ use std::thread::JoinHandle;
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode, ffi};
-use standfast_core::id::{Incarnation, RunId};
-use standfast_core::name::Tenant;
-use standfast_core::time::Timestamp;
+use standfast_core::id::RunId;
 use tokio::sync::oneshot;
 
 use super::append::{self, EncodedBatch};
-use super::credentials::{self, CredentialChange};
-use super::deliveries::{self, SubscriptionChange};
 use super::files::OpenFiles;
-use super::names::{Numbers, Texts};
+use super::gather::{self, Bell, GROUP_MAX, Gathering, Interest};
+use super::job::{Failure, HandedOver, Job, JobResult, Reply};
+use super::names::Texts;
+use super::remembered::WriterMemory;
 use super::schema::{OpenError, OpenFile};
 use super::tally::{Tallies, Tally};
-use super::{SqliteOptions, erase, work};
+use super::{SqliteOptions, efforts};
 use crate::contract::Answer;
 use crate::error::StoreError;
-use crate::observer::Observer;
-use crate::query::{Claim, ClaimedRun, KeyNote, SealedChange, SessionChange, SessionKey, SettleNotice};
-
-type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
-
-/// Something for the writer to do, and where its answer goes.
-pub(super) enum Job {
-    /// With the instant at which it was handed over, by the observer's clock.
-    Append(Vec<EncodedBatch>, u64, Reply<()>),
-    Claim(Claim, Reply<Vec<ClaimedRun>>),
-    Renew(Vec<RunId>, Incarnation, Timestamp, Reply<Vec<RunId>>),
-    /// Whether an append could be written now. Tried with a write of its own when the last one found no room.
-    Probe(bool, Reply<Vec<RunId>>),
-    Release(RunId, Incarnation, Option<Timestamp>, Reply<()>),
-    ForgetKeys(Timestamp, usize, Reply<usize>),
-    /// Needs no sync of its own.
-    NoteKeys(Vec<KeyNote>, Reply<()>),
-    SettleNotice(i64, SettleNotice, Reply<()>),
-    ChangeSession(SessionKey, SessionChange, Timestamp, Reply<bool>),
-    Erase(RunId, Reply<()>),
-    Credential(CredentialChange, Reply<bool>),
-    Sealed(SealedChange, Reply<bool>),
-    Subscription(SubscriptionChange, Reply<bool>),
-    Quarantine(RunId, String, Reply<()>),
-    Audit(Tenant, Timestamp, String, Reply<()>),
-}
-
-/// Why a job did not get done.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// A refusal: nothing was written for it, the others in the transaction go on.
-    Refused(StoreError),
-    /// The database said no: the whole transaction is undone.
-    Database(rusqlite::Error),
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Failure {
-        Failure::Refused(error)
-    }
-}
-
-impl From<rusqlite::Error> for Failure {
-    fn from(error: rusqlite::Error) -> Failure {
-        Failure::Database(error)
-    }
-}
-
-/// How many jobs share a transaction at most: bounds the time until the first of them is answered.
-const GROUP_MAX: usize = 512;
+use crate::observer::{Effort, Observer};
 
 /// WAL pages after which they are moved into the file.
 const CHECKPOINT_PAGES: i32 = 4000;
 
 /// The handle of the writer's thread. Dropping it lets the thread finish what is pending and stop.
 pub(super) struct Writer {
-    queue: Option<SyncSender<Job>>,
+    queue: Option<Arc<SyncSender<Job>>>,
+    bell: Arc<Bell>,
     stopped: Arc<OnceLock<String>>,
     /// The last write found the disk full.
     is_full: Arc<AtomicBool>,
@@ -103,37 +54,58 @@ impl Writer {
         tallies: Arc<Tallies>,
     ) -> Result<Writer, OpenError> {
         let (sender, receiver) = sync_channel(options.queue);
-        let stopped = Arc::new(OnceLock::new());
+        let (stopped, bell) = (Arc::new(OnceLock::new()), Arc::new(Bell::default()));
         let is_full = Arc::new(AtomicBool::new(false));
         let files = file.files.clone();
         let path = file.connection.path().unwrap_or_default().to_owned();
         let thread = std::thread::Builder::new().name("standfast-writer".into()).spawn({
             let (stopped, observer) = (stopped.clone(), options.observer.clone());
-            let is_full = is_full.clone();
-            move || WriterState::new(file, stopped, is_full, tallies, observer).run(&receiver)
+            let (is_full, bell) = (is_full.clone(), bell.clone());
+            move || WriterState::new(file, stopped, is_full, tallies, observer).run(&receiver, &bell)
         });
         let thread =
             thread.map_err(|error| OpenError::Unusable { path: path.into(), why: error.to_string() })?;
-        Ok(Writer { queue: Some(sender), stopped, is_full, files, thread: Some(thread) })
+        Ok(Writer { queue: Some(Arc::new(sender)), bell, stopped, is_full, files, thread: Some(thread) })
     }
 
     /// Queues a job at once; the future is only about its answer.
     pub(super) fn hand_over<T: Send + 'static>(&self, job: impl FnOnce(Reply<T>) -> Job) -> Answer<T> {
-        let (reply, answer) = oneshot::channel();
-        if let Some(why) = self.stopped() {
-            return refused(stopped_error(&why));
+        match self.enqueue(job) {
+            Ok(answer) => Box::pin(answered(answer)),
+            Err(refusal) => refused(refusal),
         }
-        let Some(queue) = &self.queue else { return refused(StoreError::unavailable("the store is closed")) };
-        match queue.try_send(job(reply)) {
-            Ok(()) => Box::pin(async move {
-                answer.await.unwrap_or_else(|_| {
-                    Err(StoreError::Unknown { why: "the writer ended before it answered".into() })
-                })
+    }
+
+    /// Queues an append at once. Until somebody waits for the answer, it may wait a moment for the next one.
+    pub(super) fn hand_over_append(&self, batches: Vec<EncodedBatch>, at: u64) -> Answer<()> {
+        let interest = Arc::new(Interest::default());
+        let handed = HandedOver { batches, at, interest: interest.clone() };
+        let (bell, queue) = (self.bell.clone(), gather::weak(self.queue.as_ref()));
+        match self.enqueue(|reply| Job::Append(handed, reply)) {
+            Ok(answer) => Box::pin(async move {
+                // Runs when the answer is first asked for.
+                bell.ring(&interest, &queue);
+                answered(answer).await
             }),
+            Err(refusal) => refused(refusal),
+        }
+    }
+
+    fn enqueue<T>(
+        &self,
+        job: impl FnOnce(Reply<T>) -> Job,
+    ) -> Result<oneshot::Receiver<Result<T, StoreError>>, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        if let Some(why) = self.stopped.get() {
+            return Err(stopped_error(why));
+        }
+        let Some(queue) = &self.queue else { return Err(StoreError::unavailable("the store is closed")) };
+        match queue.try_send(job(reply)) {
+            Ok(()) => Ok(answer),
             Err(TrySendError::Full(_)) => {
-                refused(StoreError::unavailable("too many appends wait for the disk; try again in a moment"))
+                Err(StoreError::unavailable("too many appends wait for the disk; try again in a moment"))
             }
-            Err(TrySendError::Disconnected(_)) => refused(StoreError::unavailable("the writer has ended")),
+            Err(TrySendError::Disconnected(_)) => Err(StoreError::unavailable("the writer has ended")),
         }
     }
 
@@ -161,6 +133,12 @@ impl Drop for Writer {
     }
 }
 
+async fn answered<T>(answer: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
+    answer
+        .await
+        .unwrap_or_else(|_| Err(StoreError::Unknown { why: "the writer ended before it answered".into() }))
+}
+
 fn refused<T: Send + 'static>(error: StoreError) -> Answer<T> {
     Box::pin(std::future::ready(Err(error)))
 }
@@ -171,12 +149,16 @@ fn stopped_error(why: &str) -> StoreError {
 
 struct WriterState {
     connection: Connection,
-    numbers: Numbers,
+    memory: WriterMemory,
     texts: Texts,
+    /// How many runs the last group was about.
+    company: usize,
     /// The transaction under way erased something.
     has_erased: bool,
     /// Pages in the WAL after the last commit.
     wal_pages: Arc<AtomicI32>,
+    /// Whether commits wait for the disk.
+    is_synced: Arc<AtomicBool>,
     stopped: Arc<OnceLock<String>>,
     is_full: Arc<AtomicBool>,
     files: OpenFiles,
@@ -196,21 +178,35 @@ impl WriterState {
         // Checkpoints are ours: SQLite's own would hide a failed sync.
         let wal_pages = Arc::new(AtomicI32::new(0));
         let (seen, was_full) = (wal_pages.clone(), is_full.clone());
+        let (counts, is_synced) = (efforts::counting(observer.as_ref()), Arc::new(AtomicBool::new(true)));
+        let is_waited_for = is_synced.clone();
         let hook = file.connection.wal_hook(Some(move |_: &mut Wal, pages: i32| {
             seen.store(pages, Ordering::Relaxed);
             // Something was written: there is room again.
             was_full.store(false, Ordering::Relaxed);
+            if let Some(observer) = &counts
+                && is_waited_for.load(Ordering::Relaxed)
+            {
+                observer.spent(Effort::Sync);
+            }
             Ok(())
         }));
         if let Err(error) = hook {
             unreachable!("the connection is ours alone: {error}");
         }
+        if let Some(observer) = efforts::counting(observer.as_ref())
+            && let Err(error) = efforts::count(&mut file.connection, observer, Effort::WriteStatement)
+        {
+            unreachable!("the connection is ours alone: {error}");
+        }
         WriterState {
             wal_pages,
+            is_synced,
             has_erased: false,
             connection: file.connection,
-            numbers: Numbers::default(),
+            memory: WriterMemory::default(),
             texts: Texts::default(),
+            company: 0,
             stopped,
             is_full,
             files: file.files,
@@ -220,11 +216,12 @@ impl WriterState {
         }
     }
 
-    fn run(mut self, queue: &Receiver<Job>) {
+    fn run(mut self, queue: &Receiver<Job>, bell: &Bell) {
         while let Ok(first) = queue.recv() {
             match self.stopped.get() {
                 Some(why) => first.answer(Err(stopped_error(why))),
-                None => self.commit(first, queue),
+                None if matches!(first, Job::Hurry) => {}
+                None => self.commit(Gathering::begin(first, queue, bell), queue),
             }
         }
         if self.stopped.get().is_none() {
@@ -236,20 +233,14 @@ impl WriterState {
 
     /// Everything that waits in one transaction; if the database refuses it, each on its own, so that only the culprit
     /// fails.
-    fn commit(&mut self, first: Job, queue: &Receiver<Job>) {
+    fn commit(&mut self, group: Vec<Job>, queue: &Receiver<Job>) {
         self.has_erased = false;
-        let mut group = vec![first];
-        while group.iter().all(Job::needs_no_sync)
-            && group.len() < GROUP_MAX
-            && let Ok(next) = queue.try_recv()
-        {
-            group.push(next);
-        }
         let group = if group.iter().all(Job::needs_no_sync) {
             self.transact_unsynced(group)
         } else {
             // What arrives while the first ones are written still shares their sync.
-            self.transact(group, || queue.try_recv().ok())
+            let mut gathering = Gathering::of(queue, self.company);
+            self.transact(group, || gathering.next())
         };
         for job in group {
             if let Some(why) = self.stopped.get() {
@@ -283,7 +274,9 @@ impl WriterState {
         if synchronous("NORMAL").is_err() {
             return self.transact(group, || None);
         }
+        self.is_synced.store(false, Ordering::Relaxed);
         let undone = self.transact(group, || None);
+        self.is_synced.store(true, Ordering::Relaxed);
         if let Err(error) = self.connection.pragma_update(None, "synchronous", "FULL") {
             self.stop(format!("commits can no longer be synced ({error})"));
         }
@@ -299,16 +292,26 @@ impl WriterState {
             group.into_iter().for_each(|job| job.answer(Err(refusal.clone())));
             return Vec::new();
         }
-        if let Err(error) = self.connection.execute_batch("BEGIN IMMEDIATE") {
+        let begun = self.connection.execute_batch("BEGIN IMMEDIATE");
+        if let Err(error) = begun {
             let refusal = unavailable(&error);
             group.into_iter().for_each(|job| job.answer(Err(refusal.clone())));
             return Vec::new();
+        }
+        if let Err(error) = self.memory.begin(&self.connection) {
+            return self.undo(group, &error);
         }
         let mut done: Vec<Result<JobResult, StoreError>> = Vec::new();
         let mut changed = Tally::default();
         while let Some(job) = group.get(done.len()) {
             self.has_erased |= matches!(job, Job::Erase(..));
-            match job.perform(&self.connection, &mut self.numbers, &self.texts) {
+            // Other jobs read runs from the file.
+            if !matches!(job, Job::Append(..))
+                && let Err(failure) = self.write_rows(&group)
+            {
+                return self.undo(group, &failure);
+            }
+            match job.perform(done.len(), &self.connection, &mut self.memory, &self.texts) {
                 Ok(result) => {
                     if let JobResult::Changed(tally) = &result {
                         changed.add(tally, 1);
@@ -322,6 +325,10 @@ impl WriterState {
                 group.extend(next());
             }
         }
+        if let Err(failure) = self.write_rows(&group) {
+            return self.undo(group, &failure);
+        }
+        self.company = gather::company(&group);
         let result = self.tallies.commit(&changed, || self.connection.execute_batch("COMMIT"));
         let refusal = match result {
             // Durable is what can be found again: a file that lost its name meanwhile ends with this process.
@@ -337,14 +344,20 @@ impl WriterState {
         Vec::new()
     }
 
+    fn write_rows(&mut self, group: &[Job]) -> rusqlite::Result<()> {
+        append::write_rows(&self.connection, &mut self.memory, |index| {
+            group.get(index.job).and_then(|job| job.batches().get(index.batch))
+        })
+    }
+
     fn tell_observer(&self, group: &[Job], done: &[Result<JobResult, StoreError>]) {
         let Some(observer) = &self.observer else { return };
         let mut appends = 0;
         for (job, result) in group.iter().zip(done) {
-            if let (Job::Append(batches, handed_over, _), Ok(_)) = (job, result) {
+            if let (Job::Append(handed, _), Ok(_)) = (job, result) {
                 appends += 1;
-                for encoded in batches {
-                    observer.appended(*handed_over, &encoded.batch.holds);
+                for encoded in &handed.batches {
+                    observer.appended(handed.at, &encoded.batch.holds);
                 }
             }
         }
@@ -386,7 +399,7 @@ impl WriterState {
     }
 
     fn roll_back(&mut self) {
-        self.numbers.forget();
+        self.memory.forget();
         self.texts.forget();
         // Fails when SQLite has rolled back by itself.
         let _ = self.connection.execute_batch("ROLLBACK");
@@ -437,133 +450,4 @@ fn unavailable(error: &rusqlite::Error) -> StoreError {
         _ => error.to_string(),
     };
     StoreError::unavailable(why)
-}
-
-/// The result of a job.
-enum JobResult {
-    Nothing,
-    Claimed(Vec<ClaimedRun>),
-    Runs(Vec<RunId>),
-    Found(bool),
-    /// What it changed of the numbers.
-    Changed(Tally),
-    Forgot(usize),
-}
-
-impl Job {
-    /// Whether it may be lost with the machine, and is synced with whatever follows.
-    fn needs_no_sync(&self) -> bool {
-        matches!(self, Job::NoteKeys(..))
-    }
-
-    /// Does the job inside the transaction.
-    fn perform(
-        &self,
-        connection: &Connection,
-        numbers: &mut Numbers,
-        texts: &Texts,
-    ) -> Result<JobResult, Failure> {
-        match self {
-            Job::Append(batches, _, _) => {
-                append::append(connection, numbers, batches).map(JobResult::Changed)
-            }
-            Job::Claim(claim, _) => {
-                work::claim_due(connection, numbers, texts, claim).map(JobResult::Claimed)
-            }
-            Job::Renew(runs, node, until, _) => {
-                work::renew(connection, runs, *node, *until).map(JobResult::Runs)
-            }
-            // Any page will do: the header's, whose number nobody else uses.
-            Job::Probe(true, _) => connection
-                .query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0))
-                .and_then(|no| connection.pragma_update(None, "user_version", no.wrapping_add(1)))
-                .map(|()| JobResult::Nothing)
-                .map_err(Failure::from),
-            Job::Probe(false, _) => Ok(JobResult::Nothing),
-            Job::Release(run, node, wake_at, _) => {
-                work::release(connection, numbers, texts, *run, *node, *wake_at).map(|()| JobResult::Nothing)
-            }
-            Job::ForgetKeys(until, limit, _) => {
-                work::forget_keys(connection, *until, *limit).map(JobResult::Forgot)
-            }
-            Job::NoteKeys(notes, _) => {
-                work::note_keys(connection, numbers, notes).map(|()| JobResult::Nothing)
-            }
-            Job::SettleNotice(no, outcome, _) => {
-                deliveries::settle_notice(connection, *no, outcome).map(|()| JobResult::Nothing)
-            }
-            Job::ChangeSession(key, change, at, _) => {
-                work::change_session(connection, numbers, key, change, *at).map(JobResult::Found)
-            }
-            Job::Erase(run, _) => erase::erase(connection, texts, *run).map(|()| JobResult::Nothing),
-            Job::Credential(change, _) => {
-                credentials::change(connection, numbers, change).map(JobResult::Found).map_err(Failure::from)
-            }
-            Job::Sealed(change, _) => work::change_sealed(connection, numbers, change).map(JobResult::Found),
-            Job::Subscription(change, _) => {
-                deliveries::change(connection, numbers, change).map(JobResult::Found).map_err(Failure::from)
-            }
-            Job::Audit(tenant, at, entry, _) => {
-                work::put_audit(connection, numbers, tenant, *at, entry).map(|()| JobResult::Nothing)
-            }
-            Job::Quarantine(run, why, _) => work::quarantine(connection, *run, why).map(JobResult::Changed),
-        }
-    }
-
-    /// Sends the answer: only after COMMIT, or when it is certain that nothing was written.
-    fn answer(self, result: Result<JobResult, StoreError>) {
-        match self {
-            Job::Append(_, _, reply)
-            | Job::Quarantine(_, _, reply)
-            | Job::Audit(_, _, _, reply)
-            | Job::Release(_, _, _, reply)
-            | Job::SettleNotice(_, _, reply)
-            | Job::NoteKeys(_, reply)
-            | Job::Erase(_, reply) => send(reply, result.map(|_| ())),
-            Job::Claim(_, reply) => send(
-                reply,
-                result.map(|done| match done {
-                    JobResult::Claimed(claimed) => claimed,
-                    JobResult::Nothing
-                    | JobResult::Runs(_)
-                    | JobResult::Found(_)
-                    | JobResult::Changed(_)
-                    | JobResult::Forgot(_) => Vec::new(),
-                }),
-            ),
-            Job::Renew(_, _, _, reply) | Job::Probe(_, reply) => send(
-                reply,
-                result.map(|done| match done {
-                    JobResult::Runs(runs) => runs,
-                    JobResult::Nothing
-                    | JobResult::Claimed(_)
-                    | JobResult::Found(_)
-                    | JobResult::Changed(_)
-                    | JobResult::Forgot(_) => Vec::new(),
-                }),
-            ),
-            Job::ForgetKeys(_, _, reply) => send(
-                reply,
-                result.map(|done| match done {
-                    JobResult::Forgot(count) => count,
-                    JobResult::Nothing
-                    | JobResult::Claimed(_)
-                    | JobResult::Runs(_)
-                    | JobResult::Found(_)
-                    | JobResult::Changed(_) => 0,
-                }),
-            ),
-            Job::ChangeSession(_, _, _, reply)
-            | Job::Credential(_, reply)
-            | Job::Sealed(_, reply)
-            | Job::Subscription(_, reply) => {
-                send(reply, result.map(|done| matches!(done, JobResult::Found(true))));
-            }
-        }
-    }
-}
-
-fn send<T>(reply: Reply<T>, result: Result<T, StoreError>) {
-    // Whoever asked may have gone away; what was written stays written.
-    let _ = reply.send(result);
 }

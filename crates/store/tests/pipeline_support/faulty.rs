@@ -51,6 +51,30 @@ pub(crate) struct Plan {
     pub(crate) sneaks: VecDeque<Option<Sneak>>,
     /// While it is closed, no append is acknowledged.
     pub(crate) gate: Option<Arc<AtomicBool>>,
+    /// Whether every answer lets its caller wait once.
+    pub(crate) pace: Pace,
+}
+
+/// How soon answers are there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Pace {
+    #[default]
+    AtOnce,
+    /// At the second look: so there is somewhere to go away.
+    WhenAskedAgain,
+}
+
+impl Pace {
+    fn of<T: Send + 'static>(self, mut answer: Answer<T>) -> Answer<T> {
+        let mut is_first = self == Pace::WhenAskedAgain;
+        Box::pin(std::future::poll_fn(move |context| {
+            if std::mem::take(&mut is_first) {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            answer.as_mut().poll(context)
+        }))
+    }
 }
 
 impl Faulty {
@@ -66,11 +90,8 @@ impl Faulty {
 
     fn read<T: Send + 'static>(&self, read: impl FnOnce(&MemoryStore) -> Answer<T>) -> Answer<T> {
         let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
-        if plan.reads_lost.pop_front().unwrap_or(false) {
-            answer(Err(unavailable("the read was lost")))
-        } else {
-            read(&self.inner)
-        }
+        let is_lost = plan.reads_lost.pop_front().unwrap_or(false);
+        plan.pace.of(if is_lost { answer(Err(unavailable("the read was lost"))) } else { read(&self.inner) })
     }
 }
 
@@ -106,13 +127,14 @@ impl RunLayer for Faulty {
         if let Some(sneak) = sneak {
             sneak(self.inner.clone());
         }
-        match fault {
+        let pace = self.plan.lock().unwrap_or_else(PoisonError::into_inner).pace;
+        pace.of(match fault {
             Fault::None => behind(gate, self.inner.append(batches)),
             Fault::Unavailable => answer(Err(unavailable("the disk is full"))),
             // Refused is refused: only the answer to something that was written can say nothing.
             Fault::AnswerLost => answer(block_on(self.inner.append(batches)).and(Err(unknown()))),
             Fault::NeverArrived => answer(Err(unknown())),
-        }
+        })
     }
 
     fn load(&self, run: RunId) -> Answer<StoredRun> {

@@ -145,6 +145,7 @@ fn start() -> Start {
         inbox: None,
         message: Message::text("go"),
         taken: Admission::AtOnce,
+        history: None,
     }
 }
 
@@ -263,5 +264,5 @@ fn resolve(hold: &Hold, at: usize, choice: u8, people: People) -> (Actor, Comman
             (Actor::Callback(user("job")), Choice::Answer { value: Body::text(format!("result-{at}")) })
         }
     };
-    (actor, Command::Resolve(Resolve { decide, resolution, idempotency_key: None }))
+    (actor, Command::Resolve(Resolve { decide, resolution, idempotency_key: None, message: None }))
 }

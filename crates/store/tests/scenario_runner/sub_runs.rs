@@ -58,6 +58,7 @@ impl World {
             inbox: None,
             message: Message::text(text),
             taken: Admission::AtOnce,
+            history: None,
         };
         let given = self.given(Actor::Node(self.node), &row.run.state.definition)?;
         match decide::start(&start, &context(&given)) {
@@ -90,6 +91,7 @@ impl World {
             decide: Decide { hold: parent.hold, digest: None, revision: None },
             resolution: answer(outcome, &below.events),
             idempotency_key: None,
+            message: None,
         });
         let above_row = self.view_of(parent.run)?.row;
         let mut above_order = self.order(self.index(parent.run)?, Actor::Node(self.node), resolve)?;
@@ -101,7 +103,7 @@ impl World {
         }
         self.append(batches.into_iter().flatten().collect())?;
         let Transition { events, outcome, cancel_children, .. } = below;
-        Ok(Some(SettledOrder { outcome, events, cancel_children }))
+        Ok(Some(SettledOrder { outcome, events, decided: Vec::new(), cancel_children }))
     }
 
     /// Writes several runs, all or none.

@@ -57,7 +57,7 @@ fn unsigned(settings: &Settings, name: &str, agent: &Agent, site: &str) -> Agent
         capabilities: AgentCapabilities {
             streaming: settings.a2a.streaming,
             push_notifications: can_push(settings),
-            extended_agent_card: settings.a2a.extended_card,
+            extended_agent_card: has_extended(settings),
             extensions: extensions(settings),
         },
         security_schemes,
@@ -113,11 +113,21 @@ pub(super) fn can_push(settings: &Settings) -> bool {
     settings.a2a.push_notifications && settings.webhooks.key.is_some()
 }
 
+/// Whether there is an extended card: where callers are authenticated (1.0.1, section 13.3), unless it is switched off.
+pub(super) fn has_extended(settings: &Settings) -> bool {
+    let is_authenticated = match &settings.access.auth {
+        Auth::Local => intercept::guards_extended_card(settings),
+        Auth::Keys | Auth::Tokens(_) | Auth::KeysAndTokens(_) => true,
+    };
+    settings.a2a.extended_card && is_authenticated
+}
+
 /// The same with the agent's tools, for those who are known.
 pub(super) fn extended(asked: &OperationContext) -> Result<AgentCard, A2aError> {
     let settings = asked.app.engine.settings();
-    if !settings.a2a.extended_card {
-        let message = "this agent has no extended card";
+    if !has_extended(&settings) {
+        let message =
+            "this agent has no extended card: it is for callers who are authenticated, and here nobody is";
         return Err(A2aError::new(Kind::UnsupportedOperation, message));
     }
     let missing = || A2aError::new(Kind::ExtendedAgentCardNotConfigured, "this agent is gone");

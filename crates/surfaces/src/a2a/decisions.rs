@@ -19,6 +19,7 @@ use standfast_core::text_decisions::{APPROVE, DENY, TextMeaning as Words, read_t
 use standfast_engine::{ImpliedHold, ShownHold};
 
 use super::error::A2aError;
+use super::operations::QuestionPaging;
 use super::wire;
 
 /// An open hold of a task, or of a sub-run of it.
@@ -38,6 +39,8 @@ pub(super) struct PendingTask {
     pub(super) open: Vec<PendingHold>,
     /// The hold that a decision without an id means.
     pub(super) implied: ImpliedMeaning,
+    /// How the sender is asked: the loops of the dialect say `decision` also where a question wants an answer.
+    pub(super) asks: QuestionPaging,
 }
 
 /// What a decision without an id means.
@@ -170,6 +173,12 @@ pub(super) fn names_none(message: &wire::Message, is_waiting: bool) -> bool {
     names_none || !has_data && !text.is_empty() && (is_waiting || is_word(&text))
 }
 
+/// Whether a message is there to decide, of whatever: by a data part, or by its one word.
+pub(super) fn is_meant_to_decide(message: &wire::Message) -> bool {
+    let mut data = message.parts.iter().filter_map(|part| part.data.as_ref());
+    data.any(|data| is_decision(data)) || is_word(&text(message))
+}
+
 /// Whether a message names calls rather than holds.
 pub(super) fn names_calls(message: &wire::Message) -> bool {
     let data = message.parts.iter().filter_map(|part| part.data.as_ref()).filter(|data| is_decision(data));
@@ -216,10 +225,27 @@ impl PendingTask {
         self.meant(&data)?
             .into_iter()
             .map(|NamedHold { hold, kind, shown }| {
-                let (wanted, member) = wanted(field, &data, kind)?;
+                let answer = self.answered_by_word(hold, &data);
+                let (wanted, member) = answer.map_or_else(|| wanted(field, &data, kind), Ok)?;
                 Ok(ReadDecision { hold, wanted, digest, shown, field: format!("{field}{member}") })
             })
             .collect()
+    }
+
+    /// The answer to a question, where a loop that knows only `decision` sends it as one.
+    fn answered_by_word(&self, hold: HoldId, data: &Data) -> Option<(Choice, &'static str)> {
+        let is_wordy = self.asks == QuestionPaging::OneByOne && data.answer.is_none();
+        let word = data.decision.as_deref().filter(|_| is_wordy)?;
+        let open = self.open.iter().find(|open| open.id == hold && open.kind == HoldKind::Input)?;
+        let is_option = open.ask.options.iter().any(|option| option == word);
+        let is_denied = !is_option && DENY.contains(&word.trim().to_lowercase().as_str());
+        match read_text(open.kind, &open.ask, word) {
+            Words::Decide(wanted) if !is_denied => Some((wanted, ".decision")),
+            Words::CheckAnswer(json) if !is_denied => {
+                Some((Choice::Answer { value: words(json) }, ".decision"))
+            }
+            Words::Decide(_) | Words::CheckAnswer(_) | Words::NotADecision => None,
+        }
     }
 
     /// The holds that a decision names, or the one that its sender was shown.
@@ -370,7 +396,12 @@ fn wanted(field: &str, data: &Data, kind: Option<HoldKind>) -> Read<(Choice, &'s
 /// New arguments: a JSON text, or the value itself.
 fn modified(field: &str, data: &Data) -> Read<Choice> {
     let wrong = |why: String| NoDecision::Wrong(A2aError::invalid(format!("{field}.modified_input"), why));
-    let raw = data.modified_input.as_ref().ok_or_else(|| wrong("is missing: modify needs it".into()))?;
+    // Whoever answers with the word alone, as the options offer it, is asked again.
+    let missing = || {
+        let why = "modify needs modified_input beside it, all arguments as JSON; or approve, or deny";
+        NoDecision::Said(why.to_owned())
+    };
+    let raw = data.modified_input.as_ref().ok_or_else(missing)?;
     let text = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
     let arguments = RawJson::parse(&text).map_err(|bad| wrong(bad.to_string()))?;
     Ok(Choice::ApproveEdited { arguments })

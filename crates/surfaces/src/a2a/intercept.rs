@@ -45,6 +45,11 @@ pub(super) fn check(settings: &Settings, headers: &HeaderMap, operation: &Operat
     }
 }
 
+/// Whether the interceptor lets nobody without a credential see the extended card.
+pub(super) fn guards_extended_card(settings: &Settings) -> bool {
+    authorize_for(settings, &HeaderMap::new(), A2aResource::ExtendedCard).is_err()
+}
+
 fn authorize_for(settings: &Settings, headers: &HeaderMap, resource: A2aResource) -> Result<(), Problem> {
     let Some(interceptor) = &settings.a2a_interceptor else { return Ok(()) };
     let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());

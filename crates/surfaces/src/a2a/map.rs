@@ -13,7 +13,7 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, Engine as _};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use standfast_core::body::Body;
-use standfast_core::event::{Envelope, Event, Outcome};
+use standfast_core::event::{CallProgressed, Envelope, Event, HoldEdited, HoldVoted, Outcome};
 use standfast_core::hold::{HoldKind, Resolution};
 use standfast_core::id::{HoldId, MessageId, RunId, Seq};
 use standfast_core::json::RawJson;
@@ -191,23 +191,21 @@ impl Place<'_> {
 
 /// Everything that was said, in order: by the client, by the agent, and what people decided, wherever they did.
 pub(super) fn history(place: Place<'_>, events: &[Envelope]) -> Vec<wire::Message> {
-    events.iter().filter_map(|envelope| said(place, envelope)).collect()
+    events.iter().filter_map(|envelope| said(place, envelope, events)).collect()
 }
 
-fn said(place: Place<'_>, envelope: &Envelope) -> Option<wire::Message> {
+/// What an event says, among these of its run.
+fn said(place: Place<'_>, envelope: &Envelope, events: &[Envelope]) -> Option<wire::Message> {
     let id = MessageId { run: place.run, seq: envelope.seq };
     match &envelope.event {
         Event::MessageReceived(received) | Event::MessageQueued(received) => {
-            let parts = received.message.parts.iter().map(part_out).collect();
-            let own = received.message.client_id.clone();
-            let metadata = received.message.metadata.as_ref().and_then(Body::inline);
-            let metadata = metadata.and_then(|text| serde_json::from_str(text).ok());
-            let message = place.message(own.unwrap_or_else(|| id.to_string()), Role::User, parts);
-            let listed = |texts: &[String]| (!texts.is_empty()).then(|| texts.to_vec());
-            let extensions = listed(&received.message.extensions);
-            let reference_task_ids = listed(&received.message.references);
-            Some(wire::Message { metadata, extensions, reference_task_ids, ..message })
+            Some(written(place, id, &received.message))
         }
+        Event::CallProgressed(progressed) => {
+            denial(progressed, events).map(|part| place.agent(id, vec![part]))
+        }
+        Event::HoldVoted(HoldVoted { message: Some(message), .. })
+        | Event::HoldEdited(HoldEdited { message: Some(message), .. }) => Some(written(place, id, message)),
         Event::ModelReplied(replied) => {
             let words = replied.reply.text.iter().map(|text| body_part(text, PartKind::Text));
             let parts: Vec<wire::Part> = words.chain(replied.reply.parts.iter().map(part_out)).collect();
@@ -217,6 +215,12 @@ fn said(place: Place<'_>, envelope: &Envelope) -> Option<wire::Message> {
             let by = envelope.actor.user()?;
             let hold = HoldId { run: place.run, key: resolved.hold };
             let part = decided(&resolved.resolution, hold.to_string(), by.to_string())?;
+            // What was decided, and behind it the message that decided, as it was sent.
+            if let Some(message) = &resolved.message {
+                let message = written(place, id, message);
+                let parts = std::iter::once(part).chain(message.parts).collect();
+                return Some(wire::Message { parts, ..message });
+            }
             // An answer in words is also shown as the words that were said.
             let words = match &resolved.resolution {
                 Resolution::Answer { value: Body::Text(text) } => Some(wire::Part::text(text)),
@@ -241,18 +245,48 @@ fn said(place: Place<'_>, envelope: &Envelope) -> Option<wire::Message> {
         | Event::CallProposed(_)
         | Event::CallStarted(_)
         | Event::CallReturned(_)
-        | Event::CallProgressed(_)
         | Event::CallFinished(_)
         | Event::CallOrphaned(_)
         | Event::CallContradicted(_)
         | Event::HoldOpened(_)
-        | Event::HoldVoted(_)
-        | Event::HoldEdited(_)
+        | Event::HoldVoted(HoldVoted { message: None, .. })
+        | Event::HoldEdited(HoldEdited { message: None, .. })
         | Event::HoldAssigned(_)
         | Event::HoldReminded(_)
         | Event::HoldExpired(_)
         | Event::HoldReopened(_) => None,
     }
+}
+
+/// What whoever follows is told of a call that was denied without anybody being asked (S0-30). What jobs report on their
+/// way is for those who look at them.
+fn denial(progressed: &CallProgressed, events: &[Envelope]) -> Option<wire::Part> {
+    let is_refused = |envelope: &Envelope| {
+        let Event::ModelReplied(replied) = &envelope.event else { return false };
+        replied.reply.calls.iter().any(|call| call.no == progressed.call && call.refused.is_some())
+    };
+    events.iter().any(is_refused).then(|| body_part(&progressed.note, PartKind::Text))
+}
+
+/// The denials among the events of one append.
+pub(super) fn denials(append: &[Envelope]) -> Vec<wire::Part> {
+    let of_event = |envelope: &Envelope| {
+        let Event::CallProgressed(progressed) = &envelope.event else { return None };
+        denial(progressed, append)
+    };
+    append.iter().filter_map(of_event).collect()
+}
+
+/// A message as its sender wrote it.
+fn written(place: Place<'_>, id: MessageId, said: &Message) -> wire::Message {
+    let parts = said.parts.iter().map(part_out).collect();
+    let metadata = said.metadata.as_ref().and_then(Body::inline);
+    let metadata = metadata.and_then(|text| serde_json::from_str(text).ok());
+    let own = said.client_id.clone().unwrap_or_else(|| id.to_string());
+    let message = place.message(own, Role::User, parts);
+    let listed = |texts: &[String]| (!texts.is_empty()).then(|| texts.to_vec());
+    let (extensions, reference_task_ids) = (listed(&said.extensions), listed(&said.references));
+    wire::Message { metadata, extensions, reference_task_ids, ..message }
 }
 
 /// What a person decided, in the form in which clients send it.
@@ -316,7 +350,7 @@ pub(super) fn last_words(place: Place<'_>, events: &[Envelope]) -> Option<wire::
 /// What the model said last.
 pub(super) fn last_reply(place: Place<'_>, events: &[Envelope]) -> Option<wire::Message> {
     let replied = |envelope: &&Envelope| matches!(envelope.event, Event::ModelReplied(_));
-    events.iter().rev().filter(replied).find_map(|envelope| said(place, envelope))
+    events.iter().rev().filter(replied).find_map(|envelope| said(place, envelope, events))
 }
 
 /// What a status says of a message: its words and data. Files are in the artifact alone, where they are not twice.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use standfast_core::digest::Digest;
+use standfast_core::event::Outcome;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, RunId};
 use standfast_core::name::AgentName;
@@ -20,7 +21,7 @@ use super::map::{self, Place};
 use super::modes::AcceptedModes;
 use super::shows::AnswerSlip;
 use super::stream::{Frames, StreamEnd, StreamStart};
-use super::{card, intercept, list, push, send, wire};
+use super::{card, intercept, list, negotiate, push, send, wire};
 use crate::http::{App, Pass};
 
 /// Messages of a task that are shown, unless the client wants another number.
@@ -150,20 +151,25 @@ pub(super) async fn perform(
         }
         Operation::Cancel(request) => {
             let run = task_id(&request.id)?;
-            asked.find(run).await?;
+            let found = asked.find(run).await?;
             let reason = request.metadata.as_ref().and_then(|metadata| metadata.get("reason"));
             let reason = reason.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
-            match asked.app.engine.cancel(&asked.who, run, reason, None).await {
+            match asked.app.engine.submit().cancel_on(&asked.who, &found, reason, None).await {
                 Ok(_) => {}
-                // Cancelling what is cancelled changes nothing, and is no error.
-                Err(EngineError::Refused(Refusal::Ended(standfast_core::event::Outcome::Canceled))) => {}
+                // Cancelling what is cancelled changes nothing, and is no error; in 0.3 it is one.
+                Err(EngineError::Refused(Refusal::Ended(Outcome::Canceled)))
+                    if asked.version != negotiate::V03 => {}
                 Err(EngineError::Refused(Refusal::Ended(_))) => {
                     let message = format!("task {run} has ended and cannot be cancelled");
                     return Err(A2aError::new(Kind::TaskNotCancelable, message));
                 }
                 Err(error) => return Err(A2aError::of(Some(run), &error)),
             }
-            asked.task(run, HISTORY).await.map(|task| OperationResult::Task(Box::new(task)))
+            let task = asked.task(run, HISTORY).await?;
+            if asked.asks == QuestionPaging::OneByOne {
+                asked.shows.show_end(run);
+            }
+            Ok(OperationResult::Task(Box::new(task)))
         }
         Operation::Subscribe(request) => {
             asked.may_read()?;
@@ -267,7 +273,7 @@ impl OperationContext {
         at_most: Millis,
         history: usize,
     ) -> Result<wire::Task, A2aError> {
-        let found = self.app.engine.reads().needs_somebody(&self.who, run, at_most).await;
+        let found = self.app.engine.reads().needs_somebody(&self.who, run, None, at_most).await;
         let found = found.map_err(|error| A2aError::of(Some(run), &error))?;
         self.shown_task(self.of_agent(found)?, history).await
     }

@@ -6,7 +6,7 @@
 use standfast_core::apply;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::HoldKind;
-use standfast_core::id::{HoldKey, RunId, Seq};
+use standfast_core::id::{HoldKey, MessageId, RunId, Seq};
 use standfast_core::run::{Run, status};
 
 use super::map::{self, Place};
@@ -26,6 +26,15 @@ pub(super) struct Progress {
 struct ReportedState {
     state: TaskState,
     asked: Vec<(HoldKey, u32)>,
+}
+
+/// What was said in an append.
+#[derive(Debug, Default)]
+struct AppendWords {
+    /// Whether the model said something.
+    spoke: bool,
+    /// What was denied without anybody being asked.
+    denials: Vec<wire::Part>,
 }
 
 /// What an append changes for a reader.
@@ -69,6 +78,7 @@ impl Progress {
         let spoke = append.iter().any(
             |envelope| matches!(&envelope.event, Event::ModelReplied(replied) if replied.reply.text.is_some()),
         );
+        let words = AppendWords { spoke, denials: map::denials(&append) };
         for envelope in append {
             match &mut self.run {
                 Some(run) => apply::apply(run, &envelope),
@@ -76,11 +86,17 @@ impl Progress {
             }
             self.events.push(envelope);
         }
-        self.look(below, spoke)
+        self.tell(below, words)
     }
 
     /// Looks again, because a sub-run may have changed.
-    pub(super) fn look(&mut self, below: &[HoldKind], spoke: bool) -> Option<Change> {
+    pub(super) fn look(&mut self, below: &[HoldKind]) -> Option<Change> {
+        self.tell(below, AppendWords::default())
+    }
+
+    fn tell(&mut self, below: &[HoldKind], words: AppendWords) -> Option<Change> {
+        let AppendWords { spoke, denials } = words;
+        let says_something = spoke || !denials.is_empty();
         let run = self.run.as_ref()?;
         let seq = run.state.seq;
         let state = map::state(status(run), below);
@@ -92,7 +108,7 @@ impl Progress {
         };
         let asks = !asked.is_empty() || matches!(state, TaskState::InputRequired | TaskState::AuthRequired);
         let now = ReportedState { state, asked };
-        if self.shown.as_ref() == Some(&now) && !(spoke && state == TaskState::Working) {
+        if self.shown.as_ref() == Some(&now) && !(says_something && state == TaskState::Working) {
             return None;
         }
         let was_over = self.shown.as_ref().is_some_and(|shown| shown.state.is_terminal());
@@ -104,8 +120,11 @@ impl Progress {
         let place = Place::of(run);
         let message = if state.is_terminal() {
             map::last_words(place, &self.events)
-        } else if spoke && !asks {
-            map::last_reply(place, &self.events)
+        } else if says_something && !asks {
+            let reply = if spoke { map::last_reply(place, &self.events) } else { None };
+            let id = MessageId { run: self.id, seq };
+            let message = reply.unwrap_or_else(|| place.agent(id, Vec::new()));
+            Some(wire::Message { parts: message.parts.into_iter().chain(denials).collect(), ..message })
         } else {
             None
         };

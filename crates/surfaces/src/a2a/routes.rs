@@ -7,7 +7,6 @@
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use standfast_core::digest;
@@ -24,7 +23,7 @@ use super::rest::{self, PathTarget, Target};
 use super::shows::AnswerSlip;
 use super::v03::{self, Taken};
 use super::{card, grpc, intercept, jsonrpc};
-use crate::http::{App, Pass, Problem, body_bytes, http_date, idempotency_key, keep_advice, site};
+use crate::http::{App, Pass, Problem, Retelling, body_bytes, http_date, idempotency_key, keep_advice, site};
 
 /// The member of a message's metadata that makes a repeat safe.
 const KEY: &str = "a2a-rust.com/idempotency-key";
@@ -273,30 +272,35 @@ fn card(app: &App, target: &Target, request: &Request) -> Response {
 }
 
 /// Tells in this protocol's words what the door said in those of others.
-pub async fn problems_as_errors(request: Request, next: Next) -> Response {
-    let is_grpc = request.uri().path().starts_with(grpc::PATH);
-    let target = rest::target(request.uri().path());
+#[must_use]
+pub fn retells(request: &Request) -> Option<Retelling> {
+    let path = request.uri().path();
+    let (is_grpc, is_older) = (path.starts_with(grpc::PATH), v03::is_addressed(path));
+    let target = rest::target(path);
     let is_ours = match (&target.what, &target.agent) {
-        (PathTarget::Rpc, None) => request.method() == Method::POST && request.uri().path() == "/",
+        (PathTarget::Rpc, None) => request.method() == Method::POST && path == "/",
         (PathTarget::Nothing, None) => is_grpc,
         (_, _) => true,
     };
-    let is_older = v03::is_addressed(request.uri().path());
-    let media = negotiate::answer_type(request.headers());
-    let response = next.run(request).await;
-    let Some(problem) = response.extensions().get::<Problem>().filter(|_| is_ours) else { return response };
-    let error = A2aError::from(problem);
-    if is_grpc {
-        return grpc::refuse(&error);
+    if !is_ours {
+        return None;
     }
-    let mut told = match (is_older, target.what) {
-        (true, _) => v03::refuse(&error),
-        (false, PathTarget::Rpc) => jsonrpc::refuse(&jsonrpc::null(), &error),
-        (false, PathTarget::Card | PathTarget::Operation(_) | PathTarget::Nothing) => {
-            rest::refuse(media, &error)
+    let media = negotiate::answer_type(request.headers());
+    let what = target.what;
+    Some(Box::new(move |problem, response| {
+        let error = A2aError::from(problem);
+        if is_grpc {
+            return grpc::refuse(&error);
         }
-    };
-    *told.status_mut() = response.status();
-    keep_advice(response.headers(), told.headers_mut());
-    told
+        let mut told = match (is_older, what) {
+            (true, _) => v03::refuse(&error),
+            (false, PathTarget::Rpc) => jsonrpc::refuse(&jsonrpc::null(), &error),
+            (false, PathTarget::Card | PathTarget::Operation(_) | PathTarget::Nothing) => {
+                rest::refuse(media, &error)
+            }
+        };
+        *told.status_mut() = response.status();
+        keep_advice(response.headers(), told.headers_mut());
+        told
+    }))
 }

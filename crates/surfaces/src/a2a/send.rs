@@ -14,15 +14,14 @@ use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::SessionId;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
-use standfast_core::time::Millis;
-use standfast_engine::settings::Decisions;
+use standfast_engine::settings;
 use standfast_engine::{
-    Decision, EngineError, HoldView, IdempotencyKey, ImpliedHold, NewRun, ShownHold, Snapshot,
+    Decision, Decisions, EngineError, HoldView, IdempotencyKey, ImpliedHold, NewRun, ShownHold, Snapshot,
 };
 
 use super::decisions::{self, ImpliedMeaning, MessageMeaning, PendingHold, PendingTask, ReadDecision};
 use super::error::{A2aError, Kind};
-use super::operations::{HISTORY, OperationContext, asks_in, history_length, task_id};
+use super::operations::{HISTORY, OperationContext, QuestionPaging, asks_in, history_length, task_id};
 use super::stream::{Frames, StreamEnd, StreamStart};
 use super::{intercept, map, modes, push, wire};
 
@@ -57,14 +56,14 @@ impl SendEffect {
         }
     }
 
-    /// What is said beside the task, which is in this state.
-    fn notice(&self, state: wire::TaskState) -> Option<&str> {
+    /// What is said beside the task, which is in this state and shows these holds.
+    fn notice(&self, asks: QuestionPaging, state: wire::TaskState, shown: &[HoldId]) -> Option<String> {
         match self {
-            SendEffect::Nothing(why) => Some(why),
+            SendEffect::Nothing(why) => Some(nothing(why, asks, shown)),
             SendEffect::Repeat
                 if matches!(state, wire::TaskState::InputRequired | wire::TaskState::AuthRequired) =>
             {
-                Some(REPEAT)
+                Some(REPEAT.to_owned())
             }
             SendEffect::Everything | SendEffect::Repeat => None,
         }
@@ -88,10 +87,13 @@ pub(super) async fn send(
     } else {
         asked.app.engine.settings().max_wait
     };
-    let at_most = if matches!(sent.did, SendEffect::Nothing(_)) { Millis(0) } else { at_most };
     let mut task = asked.settled_task(sent.run, at_most, history.unwrap_or(HISTORY)).await?;
-    if let Some(notice) = sent.did.notice(task.status.state) {
-        map::add_notice(&mut task, notice);
+    if let Some(notice) = sent.did.notice(asked.asks, task.status.state, &asked.shows.holds(sent.run)) {
+        map::add_notice(&mut task, &notice);
+    }
+    // A loop that hears of the end decides nothing more; whoever else looks at the task does not hear it for the loop.
+    if asked.asks == QuestionPaging::OneByOne && task.status.state.is_terminal() {
+        asked.shows.show_end(sent.run);
     }
     asked.accepts.tailor(&mut task);
     Ok(task)
@@ -106,8 +108,9 @@ pub(super) async fn stream(
     let sent = deliver(asked, request).await?;
     let from = if sent.is_new { StreamStart::Beginning } else { StreamStart::Now };
     let mut frames = Frames::open(asked, sent.run, from, StreamEnd::AtAQuestion).await?;
-    if let Some(notice) = frames.state().and_then(|state| sent.did.notice(state)) {
-        frames.add_notice(notice);
+    let first = frames.first();
+    if let Some(notice) = first.and_then(|(state, shown)| sent.did.notice(asked.asks, state, &shown)) {
+        frames.add_notice(&notice);
     }
     Ok(frames)
 }
@@ -159,6 +162,9 @@ async fn deliver(
         // What was carried out before the task ended is not refused when it is sent again.
         return match engine.submit().was_done(&asked.who, once.as_ref()).await {
             Ok(true) => Ok(sent(SendEffect::Repeat)),
+            Ok(false) if asked.is_late(said, run).await? => {
+                Ok(sent(SendEffect::Nothing(Refusal::Ended(outcome).to_string())))
+            }
             Ok(false) => Err(over(run, outcome)),
             Err(error) => Err(A2aError::of(Some(run), &error)),
         };
@@ -171,7 +177,13 @@ async fn deliver(
     let (reading, on_hold) = if supersedes {
         (MessageMeaning::Says, OnHold::Supersede)
     } else {
-        (decisions::read(said, &waiting)?, OnHold::Refuse)
+        match decisions::read(said, &waiting) {
+            Ok(reading) => (reading, OnHold::Refuse),
+            Err(mistake) if asked.asks == QuestionPaging::OneByOne => {
+                (MessageMeaning::Nothing(mistake.message), OnHold::Refuse)
+            }
+            Err(mistake) => return Err(mistake),
+        }
     };
     match reading {
         MessageMeaning::Decides(decided) => {
@@ -184,16 +196,17 @@ async fn deliver(
                 return Ok(sent(SendEffect::Repeat));
             }
             asked.remember_meaning(run, said, None);
-            Ok(sent(SendEffect::Nothing(nothing(&why, &waiting))))
+            Ok(sent(SendEffect::Nothing(why)))
         }
         MessageMeaning::Says => {
             let say = Say { message, on_hold };
-            match engine.say(&asked.who, run, say, once).await {
+            match engine.submit().say_on(&asked.who, &found, say, once).await {
                 Ok(answer) => Ok(sent(SendEffect::of(answer))),
                 Err(EngineError::Refused(Refusal::Held { .. })) => {
                     asked.remember_words(run, said);
-                    let why = "the message is not a decision about the open hold";
-                    Ok(sent(SendEffect::Nothing(nothing(why, &waiting))))
+                    Ok(sent(SendEffect::Nothing(
+                        "the message is not a decision about the open hold".to_owned(),
+                    )))
                 }
                 Err(error) => Err(A2aError::of(Some(run), &error)),
             }
@@ -251,8 +264,8 @@ async fn waiting(
     let depends = !again.is_empty() || decisions::names_none(said, !views.is_empty());
     let implied = match (depends, engine.settings().a2a.decisions) {
         (false, _) => ImpliedMeaning::of(ImpliedHold::NotShown),
-        (true, Decisions::Strict) => ImpliedMeaning::STRICT,
-        (true, Decisions::Shown) => {
+        (true, settings::Decisions::Strict) => ImpliedMeaning::STRICT,
+        (true, settings::Decisions::Shown) => {
             let open: Vec<ShownHold> = views.iter().map(ShownHold::from).collect();
             let implied = engine.shown().implied_hold(&asked.who, task, &asked.names(said), &open).await;
             ImpliedMeaning::of(implied.map_err(|error| A2aError::of(Some(task), &error))?)
@@ -262,7 +275,7 @@ async fn waiting(
         let id = view.row.id;
         PendingHold { id, kind: view.row.kind, ask: view.ask, is_asked_again: again.contains(&id) }
     });
-    Ok(PendingTask { task, open: open.collect(), implied })
+    Ok(PendingTask { task, open: open.collect(), implied, asks: asked.asks })
 }
 
 /// Those holds whose call had another hold before.
@@ -298,22 +311,24 @@ async fn decide(
     once: Option<&IdempotencyKey>,
 ) -> Result<SendEffect, A2aError> {
     let (count, mut did) = (decided.len(), SendEffect::Everything);
+    let message = map::message(said)?;
     for (at, ReadDecision { hold, wanted, digest, shown, field }) in decided.into_iter().enumerate() {
-        let once =
-            if at + 1 == count { once.cloned() } else { once.map(|once| once.part(&hold.to_string())) };
+        let is_last = at + 1 == count;
+        let once = if is_last { once.cloned() } else { once.map(|once| once.part(&hold.to_string())) };
         let (repeated, revision) =
             (digest.or(shown.and_then(|shown| shown.digest)), shown.map(|shown| shown.revision));
-        let decision = Decision { hold, wanted, digest: repeated, revision, once };
+        let decision = Decisions::from(Decision { hold, wanted, digest: repeated, revision, once });
+        let decision = Decisions { message: is_last.then(|| message.clone()), ..decision };
         // What was read counts for the first decision; the next ones are about what that made of the run.
         let submit = asked.app.engine.submit();
         let done = if at == 0 && hold.run == found.id() {
-            submit.decide_on(&asked.who, decision.into(), found).await
+            submit.decide_on(&asked.who, decision, found).await
         } else {
-            submit.decide(&asked.who, decision).await
+            submit.decide_all(&asked.who, decision).await
         };
         let refused = match done {
-            Ok(answer) => {
-                did = SendEffect::of(answer);
+            Ok(accepted) => {
+                did = SendEffect::of(accepted.answer);
                 continue;
             }
             Err(error) => error,
@@ -324,10 +339,14 @@ async fn decide(
         if let EngineError::BreaksSchema(broken) = &refused {
             let place = format!("{field}{}", broken.pointer);
             let why = format!("does not match the schema: {}", broken.why);
-            return Err(A2aError::invalid(place, why));
+            let mistake = A2aError::invalid(place, why);
+            return match asked.asks {
+                QuestionPaging::Everything => Err(mistake),
+                QuestionPaging::OneByOne => Ok(SendEffect::Nothing(mistake.message)),
+            };
         }
         if refused == EngineError::NotFound {
-            return Ok(SendEffect::Nothing(nothing(&format!("{hold} is not a hold of this task"), waiting)));
+            return Ok(SendEffect::Nothing(format!("{hold} is not a hold of this task")));
         }
         if let EngineError::Refused(refusal) = &refused
             && shown.is_some()
@@ -336,7 +355,16 @@ async fn decide(
         {
             let why =
                 format!("it names no hold, and {hold}, which you were last shown, has changed: {refusal}");
-            return Ok(SendEffect::Nothing(nothing(&why, waiting)));
+            return Ok(SendEffect::Nothing(why));
+        }
+        // The loops of the dialect know no errors: they are shown the task as it is now.
+        if let EngineError::Refused(refusal) = &refused
+            && asked.asks == QuestionPaging::OneByOne
+            && !matches!(refusal, Refusal::NotAllowed(_))
+        {
+            return Ok(SendEffect::Nothing(
+                A2aError::of(Some(hold.run), &EngineError::Refused(refusal.clone())).message,
+            ));
         }
         return Err(A2aError::of(Some(hold.run), &refused));
     }
@@ -350,17 +378,25 @@ fn has_moved_on(refusal: &Refusal) -> bool {
         Refusal::AlreadyDecided(_)
             | Refusal::NoSuchHold(_)
             | Refusal::Stale { .. }
+            | Refusal::Expired(_)
             | Refusal::MustRepeatDigest { .. }
     )
 }
 
-/// What a client is told whose message decided nothing.
-fn nothing(why: &str, waiting: &PendingTask) -> String {
-    let ids: Vec<String> = waiting.open.iter().map(|open| open.id.to_string()).collect();
-    if ids.is_empty() {
-        format!("Nothing was decided: {why}. No hold of the task is open")
-    } else {
-        format!("Nothing was decided: {why}. Open holds, to be named as hold_id: {}", ids.join(", "))
+/// What a client is told whose message decided nothing, beside a task that shows these holds.
+fn nothing(why: &str, asks: QuestionPaging, shown: &[HoldId]) -> String {
+    let ids: Vec<String> = shown.iter().map(ToString::to_string).collect();
+    match (asks, ids.is_empty()) {
+        (QuestionPaging::Everything | QuestionPaging::OneByOne, true) => {
+            format!("Nothing was decided: {why}")
+        }
+        (QuestionPaging::Everything, false) => {
+            format!("Nothing was decided: {why}. Open holds, to be named as hold_id: {}", ids.join(", "))
+        }
+        // There may be others behind it, which the client is asked about next.
+        (QuestionPaging::OneByOne, false) => {
+            format!("Nothing was decided: {why}. Please answer what is asked above")
+        }
     }
 }
 
@@ -388,6 +424,21 @@ impl OperationContext {
                 let unanswered = IdempotencyKey::message(run, &format!("bytes {}", self.digest));
                 self.shows.answer(run, unanswered.clone());
                 unanswered.and(chosen)
+            }
+        }
+    }
+
+    /// Whether a message to a task that is over decides what its sender was asked before, and nobody has told them that it
+    /// is over: the loops of the dialect end by being shown it.
+    async fn is_late(&self, said: &wire::Message, run: RunId) -> Result<bool, A2aError> {
+        if self.asks == QuestionPaging::Everything || !decisions::is_meant_to_decide(said) {
+            return Ok(false);
+        }
+        let implied = self.app.engine.shown().implied_hold(&self.who, run, &[], &[]).await;
+        match implied.map_err(|error| A2aError::of(Some(run), &error))? {
+            ImpliedHold::Outdated => Ok(true),
+            ImpliedHold::Hold(_) | ImpliedHold::NotShown | ImpliedHold::Several | ImpliedHold::Answered => {
+                Ok(false)
             }
         }
     }

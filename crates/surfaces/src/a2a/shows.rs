@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::Extensions;
 use axum::response::Response;
-use standfast_core::id::RunId;
+use standfast_core::id::{HoldId, RunId};
 use standfast_engine::auth::Principal;
 use standfast_engine::{IdempotencyKey, ShownHolds};
 
@@ -46,6 +46,18 @@ impl AnswerSlip {
         if !showing.holds.is_empty() {
             self.slip().showings.push(showing);
         }
+    }
+
+    /// The answer shows that a task is over: what was shown of it before is asked no more.
+    pub(super) fn show_end(&self, run: RunId) {
+        self.slip().showings.push(ShownHolds { run, holds: Vec::new() });
+    }
+
+    /// The holds of a task that the answer shows.
+    pub(super) fn holds(&self, run: RunId) -> Vec<HoldId> {
+        let slip = self.slip();
+        let of_task = slip.showings.iter().filter(|showing| showing.run == run);
+        of_task.flat_map(|showing| showing.holds.iter().map(|hold| hold.id)).collect()
     }
 
     /// It is the answer to this message.

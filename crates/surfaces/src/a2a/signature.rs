@@ -40,7 +40,8 @@ fn without_defaults(value: &Value, empty: Empty) -> Option<Value> {
         Value::String(text) if text.is_empty() => None,
         Value::Array(items) if items.is_empty() => None,
         Value::Array(items) => {
-            Some(Value::Array(items.iter().filter_map(|item| without_defaults(item, empty)).collect()))
+            let kept: Vec<Value> = items.iter().filter_map(|item| without_defaults(item, empty)).collect();
+            (!kept.is_empty() || empty == Empty::Kept).then_some(Value::Array(kept))
         }
         Value::Object(members) => {
             let mut kept = Map::new();

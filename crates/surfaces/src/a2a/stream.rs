@@ -193,12 +193,15 @@ impl Frames {
         }
     }
 
-    /// The state of the task in the first frame.
-    pub(super) fn state(&self) -> Option<TaskState> {
-        let Frame { body: Ok(StreamResponse::Task(task)), .. } = &self.ready.front()?.frame else {
+    /// The state of the task in the first frame, and the holds that the frame shows.
+    pub(super) fn first(&self) -> Option<(TaskState, Vec<HoldId>)> {
+        let ReadyFrame { frame: Frame { body: Ok(StreamResponse::Task(task)), .. }, shows } =
+            self.ready.front()?
+        else {
             return None;
         };
-        Some(task.status.state)
+        let holds = shows.iter().flat_map(|shows| shows.holds.iter().map(|hold| hold.id));
+        Some((task.status.state, holds.collect()))
     }
 
     /// Notes that what was handed out was written: whoever asks for more has taken it.
@@ -328,7 +331,7 @@ impl Frames {
         }
         self.look_below().await?;
         let below: Vec<HoldKind> = self.below.iter().map(|(_, kind)| *kind).collect();
-        match self.progress.look(&below, false) {
+        match self.progress.look(&below) {
             Some(change) => self.show(change, false).await,
             None => Ok(()),
         }
@@ -360,7 +363,7 @@ impl Frames {
         self.ready.push_back(ReadyFrame { frame, shows: Some(shows) });
         self.close_at(state);
         // What was shown needs no telling.
-        let _ = self.progress.look(&below, false);
+        let _ = self.progress.look(&below);
         Ok(())
     }
 
@@ -469,12 +472,14 @@ pub(super) fn named_events(
                 break (frame, name, data);
             }
         };
-        let mut event = Event::default().data(data);
+        // The name first: some readers take a frame line by line (S3-25).
+        let mut event = match name.or(frame.body.is_err().then_some("error")) {
+            Some(name) => Event::default().event(name),
+            None => Event::default(),
+        }
+        .data(data);
         if let Some(id) = frame.id {
             event = event.id(id);
-        }
-        if let Some(name) = name.or(frame.body.is_err().then_some("error")) {
-            event = event.event(name);
         }
         Some((Ok::<Event, Infallible>(event), (frames, write)))
     });
@@ -483,10 +488,10 @@ pub(super) fn named_events(
 
 /// A stream of one event.
 pub(super) fn once(name: Option<&'static str>, data: String) -> Response {
-    let event = Event::default().data(data);
     let event = match name {
-        Some(name) => event.event(name),
-        None => event,
-    };
+        Some(name) => Event::default().event(name),
+        None => Event::default(),
+    }
+    .data(data);
     Sse::new(futures_util::stream::iter([Ok::<Event, Infallible>(event)])).into_response()
 }

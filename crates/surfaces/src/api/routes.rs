@@ -13,7 +13,9 @@ use standfast_core::digest::Digest;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::{AgentName, BadName, SessionId, ToolName};
 use standfast_engine::auth::Principal;
-use standfast_engine::{Decision, EngineError, HoldList, LookedUpRun, NewRun, RunList};
+use standfast_engine::{
+    Acceptance, Decision, EngineError, HoldList, LookedUpRun, NewRun, RunList, StartedRun,
+};
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
@@ -110,10 +112,16 @@ async fn start(
     }
     let session = body.session.map(SessionId::new).transpose().map_err(bad_name)?;
     let new = NewRun { agent, session, message: map::message(body.input)?, once };
-    let id = app.engine.start(&who, new).await.map_err(|error| refusal::problem(None, &error))?;
-    let view = match body.wait {
-        wire::Wait::Accepted => app.engine.run(&who, id).await,
-        wire::Wait::Settled => app.engine.reads().settled_run(&who, id, app.engine.settings().max_wait).await,
+    let started = app.engine.submit().start_run(&who, new).await;
+    let StartedRun { id, rest } = started.map_err(|error| refusal::problem(None, &error))?;
+    let reads = app.engine.reads();
+    let snapshot = match body.wait {
+        wire::Wait::Accepted => reads.snapshot(&who, id).await,
+        wire::Wait::Settled => reads.settled(&who, id, rest, app.engine.settings().max_wait).await,
+    };
+    let view = match snapshot {
+        Ok(snapshot) => reads.run_view(&snapshot).await,
+        Err(error) => Err(error),
     };
     let view = view.map_err(about(id))?;
     let location = [(header::LOCATION, format!("/api/v1/runs/{id}"))];
@@ -313,11 +321,12 @@ async fn resolve(
         }
     };
     let decision = Decision { hold, wanted, digest, revision: body.revision, once };
-    let answer = app.engine.decide(&who, decision).await.map_err(about(hold.run))?;
+    let accepted = app.engine.submit().decide_all(&who, decision.into()).await;
+    let Acceptance { answer, rest } = accepted.map_err(about(hold.run))?;
     let view = match body.wait {
         wire::Wait::Accepted => app.engine.hold(&who, hold).await,
         wire::Wait::Settled => {
-            app.engine.reads().settled_hold(&who, hold, app.engine.settings().max_wait).await
+            app.engine.reads().settled_hold(&who, hold, rest, app.engine.settings().max_wait).await
         }
     };
     let view = view.map_err(about(hold.run))?;

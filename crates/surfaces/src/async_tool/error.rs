@@ -6,13 +6,12 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use standfast_engine::{EngineError, ReportError, SessionError, SubscriptionError};
 
 use super::map;
 use super::wire::{CallStatus, ErrorBody};
-use crate::http::{Problem, keep_advice, status};
+use crate::http::{Problem, Retelling, keep_advice, status};
 
 /// A no.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,11 +144,14 @@ impl From<SessionError> for JobProblem {
 }
 
 /// Tells in this protocol's words what the door said in those of others.
-pub async fn problems_as_errors(request: Request, next: Next) -> Response {
+#[must_use]
+pub fn retells(request: &Request) -> Option<Retelling> {
     let path = request.uri().path();
     let is_ours = path.starts_with("/async-tool/") || path.starts_with("/async-tools/");
-    let response = next.run(request).await;
-    let Some(problem) = response.extensions().get::<Problem>().filter(|_| is_ours) else { return response };
+    is_ours.then(|| Box::new(as_refusal) as Retelling)
+}
+
+fn as_refusal(problem: &Problem, response: &Response) -> Response {
     let mut told = JobProblem::from(problem.clone()).into_response();
     keep_advice(response.headers(), told.headers_mut());
     told

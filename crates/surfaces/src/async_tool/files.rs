@@ -1,4 +1,4 @@
-//! The record as readable files (S2-24, S2-25): one for each call, an index of them, one for each conversation.
+//! The record as copies in readable files: one for each call, an index of them, one for each conversation.
 //!
 //! Copies, made from the log whenever somebody asks, or kept up beside a server: nothing reads them back. Each file is
 //! written beside its place and renamed into it, so whoever looks sees a whole one; the index comes last.

@@ -4,7 +4,6 @@
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use standfast_core::refusal::Refusal;
@@ -12,7 +11,7 @@ use standfast_engine::{EngineError, StoreError};
 
 use super::headers;
 use super::render::{MESSAGES, Site};
-use crate::http::{Problem, keep_advice, status};
+use crate::http::{Problem, Retelling, keep_advice, status};
 
 /// A no, as a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,22 +138,20 @@ impl IntoResponse for Failure {
 }
 
 /// Shows browsers a page where programs get problem details: at the door, and where there is nothing.
-pub async fn problems_as_pages(request: Request, next: Next) -> Response {
-    let is_api = request.uri().path().starts_with("/api/");
+#[must_use]
+pub fn retells(request: &Request) -> Option<Retelling> {
     let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let is_browser = accept.is_some_and(|accept| accept.contains("text/html"));
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
-    let response = next.run(request).await;
-    match response.extensions().get::<Problem>() {
-        Some(problem) if is_browser && is_read && !is_api => {
-            let status = response.status();
-            let mut page = Failure::new(status, problem.title, &sentence(&problem.detail)).into_response();
-            headers::set(page.headers_mut());
-            keep_advice(response.headers(), page.headers_mut());
-            page
-        }
-        Some(_) | None => response,
-    }
+    (is_browser && is_read).then(|| Box::new(as_page) as Retelling)
+}
+
+fn as_page(problem: &Problem, response: &Response) -> Response {
+    let failure = Failure::new(response.status(), problem.title, &sentence(&problem.detail));
+    let mut page = failure.into_response();
+    headers::set(page.headers_mut());
+    keep_advice(response.headers(), page.headers_mut());
+    page
 }
 
 #[cfg(test)]

@@ -9,11 +9,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::Response;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use standfast_engine::auth::{ApiKey, NotLetIn, Principal, Scope};
 use standfast_engine::settings::{Access, Auth};
@@ -36,15 +33,9 @@ pub struct Peer(pub IpAddr);
 
 /// The door and what it remembers.
 #[derive(Clone)]
-struct Door {
+pub(super) struct Door {
     app: App,
     attempts: Arc<Attempts>,
-}
-
-/// Lets nobody to these routes who does not pass [`check`].
-pub fn behind_the_door(routes: Router<App>, app: &App) -> Router<App> {
-    let door = Door { app: app.clone(), attempts: Arc::default() };
-    routes.layer(axum::middleware::from_fn_with_state(door, check))
 }
 
 /// What a caller was let in with, for whoever keeps them in for long.
@@ -70,29 +61,32 @@ impl Pass {
     }
 }
 
-/// Lets a request in with its principal, or says why not.
-async fn check(
-    State(Door { app, attempts }): State<Door>,
-    mut request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    let settings = app.engine.settings();
-    refuse_foreign(&settings.access, request.method(), request.headers())?;
-    if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
-        let client = forwarded::client(peer, request.headers(), &settings.access.trusted_proxies);
-        request.extensions_mut().insert(Peer(client));
+impl Door {
+    pub(super) fn new(app: &App) -> Door {
+        Door { app: app.clone(), attempts: Arc::default() }
     }
-    if !is_open(request.method(), request.uri().path()) && !is_report(&app, &request) {
-        let from = request.extensions().get::<Peer>().map(|peer| peer.0);
-        let (who, pass) = principal(&app, &attempts, from, request.headers()).await?;
-        request.extensions_mut().insert(pass);
-        // Looking is refused here, where no new route can forget it. Changes are the engine's to refuse.
-        if is_harmless(request.method()) && !who.has(Scope::RunsRead) {
-            return Err(Problem::missing_scope(Scope::RunsRead));
+
+    /// Lets a request in with its principal, or says why not.
+    pub(super) async fn let_in(&self, request: &mut Request) -> Result<(), Problem> {
+        let Door { app, attempts } = self;
+        let settings = app.engine.settings();
+        refuse_foreign(&settings.access, request.method(), request.headers())?;
+        if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
+            let client = forwarded::client(peer, request.headers(), &settings.access.trusted_proxies);
+            request.extensions_mut().insert(Peer(client));
         }
-        request.extensions_mut().insert(who);
+        if !is_open(request.method(), request.uri().path()) && !is_report(app, request) {
+            let from = request.extensions().get::<Peer>().map(|peer| peer.0);
+            let (who, pass) = principal(app, attempts, from, request.headers()).await?;
+            request.extensions_mut().insert(pass);
+            // Looking is refused here, where no new route can forget it. Changes are the engine's to refuse.
+            if is_harmless(request.method()) && !who.has(Scope::RunsRead) {
+                return Err(Problem::missing_scope(Scope::RunsRead));
+            }
+            request.extensions_mut().insert(who);
+        }
+        Ok(())
     }
-    Ok(next.run(request).await)
 }
 
 fn is_open(method: &Method, path: &str) -> bool {

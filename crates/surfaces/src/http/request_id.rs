@@ -3,28 +3,23 @@
 //! A client or a proxy may choose it; otherwise it is random. Nothing else goes by it: what makes a repeat safe is the
 //! idempotency key.
 
-use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::middleware::Next;
-use axum::response::Response;
-use tracing::Instrument as _;
-
 use standfast_engine::clock::random_bytes;
 
 /// The header, in requests and in responses.
-const HEADER: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The longest id that a client may choose.
 const LONGEST: usize = 64;
 
-/// Puts the request into a span with its id, and the id into the response.
-pub async fn attach(request: Request, next: Next) -> Response {
-    let id = chosen(request.headers()).unwrap_or_else(random);
-    // A span of the highest level is there whatever lines the operator wants to see.
-    let span = tracing::error_span!("request", id = id.to_str().unwrap_or_default());
-    let mut response = next.run(request).instrument(span).await;
-    response.headers_mut().insert(HEADER, id);
-    response
+/// The id of a request with these headers.
+pub(super) fn of(headers: &HeaderMap) -> HeaderValue {
+    chosen(headers).unwrap_or_else(random)
+}
+
+/// A span with the id. One of the highest level is there whatever lines the operator wants to see.
+pub(super) fn span(id: &HeaderValue) -> tracing::Span {
+    tracing::error_span!("request", id = id.to_str().unwrap_or_default())
 }
 
 /// The id that the client chose, if it is one that can stand in a log line.
@@ -37,8 +32,10 @@ fn chosen(headers: &HeaderMap) -> Option<HeaderValue> {
 
 fn random() -> HeaderValue {
     let bytes: [u8; 32] = random_bytes();
-    let text: String = bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("none"))
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+    let digits = bytes.iter().take(8).flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    let text: String = digits.collect();
+    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("none"))
 }
 
 #[cfg(test)]

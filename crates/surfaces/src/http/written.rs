@@ -1,7 +1,9 @@
 //! Answers that something depends on: whether they were completely written.
 //!
 //! Complete means that the connection took the last piece of the body. Whoever hangs up before, or never gets that far, was
-//! told nothing. Knows nothing of what the answers say.
+//! told nothing. It is known by the time the piece is handed over and not when the body is let go: another task may have
+//! sent it by then (HTTP/2), and who has read the answer may already ask for the next thing. Knows nothing of what the
+//! answers say.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,12 +14,11 @@ use hyper::body::{Frame, SizeHint};
 
 /// Does something once the body of an answer was handed to its connection completely, and not otherwise.
 pub fn when_written(response: Response, then: impl FnOnce() + Send + 'static) -> Response {
-    response.map(|inner| Body::new(WatchedBody { inner, is_whole: false, then: Some(Box::new(then)) }))
+    response.map(|inner| Body::new(WatchedBody { inner, then: Some(Box::new(then)) }))
 }
 
 struct WatchedBody {
     inner: Body,
-    is_whole: bool,
     then: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -30,13 +31,17 @@ impl hyper::body::Body for WatchedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let polled = Pin::new(&mut self.inner).poll_frame(context);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                self.is_whole = frame.is_trailers() || self.inner.is_end_stream();
+        let is_whole = match &polled {
+            Poll::Ready(Some(Ok(frame))) => frame.is_trailers() || self.inner.is_end_stream(),
+            Poll::Ready(Some(Err(_))) => {
+                self.then = None;
+                false
             }
-            Poll::Ready(Some(Err(_))) => self.then = None,
-            Poll::Ready(None) => self.is_whole = true,
-            Poll::Pending => {}
+            Poll::Ready(None) => true,
+            Poll::Pending => false,
+        };
+        if let Some(then) = self.then.take_if(|_| is_whole) {
+            then();
         }
         polled
     }
@@ -47,15 +52,6 @@ impl hyper::body::Body for WatchedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
-    }
-}
-
-impl Drop for WatchedBody {
-    /// A connection lets go of a body when it has taken all of it, and when it gives up.
-    fn drop(&mut self) {
-        if let Some(then) = self.then.take().filter(|_| self.is_whole) {
-            then();
-        }
     }
 }
 
@@ -74,6 +70,21 @@ mod tests {
         let says = is_written.clone();
         let response = when_written(Response::new(body), move || says.store(true, Ordering::SeqCst));
         (response.into_body(), is_written)
+    }
+
+    /// A body that ends with trailers, as those of gRPC do.
+    struct Pieces(std::collections::VecDeque<Frame<Bytes>>);
+
+    impl hyper::body::Body for Pieces {
+        type Data = Bytes;
+        type Error = axum::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+            Poll::Ready(self.0.pop_front().map(Ok))
+        }
     }
 
     fn in_pieces() -> Body {
@@ -101,9 +112,20 @@ mod tests {
         let (body, is_written) = watched(in_pieces());
         let mut pieces = body.into_data_stream();
         while pieces.next().await.is_some() {}
-        assert!(!is_written.load(Ordering::SeqCst), "it is still held");
-        drop(pieces);
-        assert!(is_written.load(Ordering::SeqCst));
+        assert!(is_written.load(Ordering::SeqCst), "all of it was taken, and it is still held");
+    }
+
+    /// C26: whoever has read the last piece finds that it counts, however long the body is held by whoever sends it.
+    #[tokio::test]
+    async fn an_answer_counts_from_its_last_piece_on() {
+        let frames = [Frame::data(Bytes::from("one")), Frame::trailers(axum::http::HeaderMap::new())];
+        let (mut body, is_written) = watched(Body::new(Pieces(frames.into())));
+        let mut body = Pin::new(&mut body);
+        let mut next = async || std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await;
+        assert!(next().await.unwrap().unwrap().is_data());
+        assert!(!is_written.load(Ordering::SeqCst), "its trailers are missing");
+        assert!(next().await.unwrap().unwrap().is_trailers());
+        assert!(is_written.load(Ordering::SeqCst), "its last piece is on its way");
     }
 
     /// An answer that breaks off was not written.

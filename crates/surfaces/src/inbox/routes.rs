@@ -288,7 +288,7 @@ async fn resume_task(
     let decision = Decision { hold: hold.row.id, wanted, digest, revision, once };
     let submit = app.engine.submit();
     let decided = if decision.hold.run == run && app.engine.reads().may_see(&who, &task.run.facts) {
-        submit.decide_on(&who, decision.into(), &snapshot).await
+        submit.decide_on(&who, decision.into(), &snapshot).await.map(|accepted| accepted.answer)
     } else {
         submit.decide(&who, decision).await
     };
@@ -310,8 +310,8 @@ async fn cancel_task(
     Repeatable { body, once }: Repeatable<wire::Cancel>,
 ) -> ShownTasks<wire::Task> {
     let (inbox, run) = task_names(names)?;
-    app.engine.inboxes().task(&who, &inbox, run).await.map_err(no)?;
-    app.engine.cancel(&who, run, body.reason, once).await.map_err(no)?;
+    let found = app.engine.inboxes().snapshot(&who, &inbox, run).await.map_err(no)?;
+    app.engine.submit().cancel_on(&who, &found, body.reason, once).await.map_err(no)?;
     view(&app, &who, &inbox, run).await
 }
 

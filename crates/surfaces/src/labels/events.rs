@@ -204,6 +204,7 @@ mod tests {
             late: false,
             judged: None,
             digest: None,
+            message: None,
         }))
     }
 

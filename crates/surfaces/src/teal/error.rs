@@ -5,14 +5,13 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use standfast_core::project::ResolutionKind;
 use standfast_core::refusal::Refusal;
 use standfast_engine::{EngineError, StoreError};
 
 use super::wire::ErrorBody;
-use crate::http::{Problem, ProblemDetails, RecordedDecision, keep_advice, rfc3339, status};
+use crate::http::{Problem, ProblemDetails, RecordedDecision, Retelling, keep_advice, rfc3339, status};
 
 /// What every path of this protocol begins with.
 pub(super) const PREFIX: &str = "/tealagents/v1alpha1";
@@ -77,10 +76,12 @@ pub(super) fn body(problem: &Problem) -> ErrorBody {
 }
 
 /// Tells in this protocol's words what handlers and the door said in those of others.
-pub async fn problems_as_errors(request: Request, next: Next) -> Response {
-    let is_ours = request.uri().path().starts_with(PREFIX);
-    let response = next.run(request).await;
-    let Some(problem) = response.extensions().get::<Problem>().filter(|_| is_ours) else { return response };
+#[must_use]
+pub fn retells(request: &Request) -> Option<Retelling> {
+    request.uri().path().starts_with(PREFIX).then(|| Box::new(as_error) as Retelling)
+}
+
+fn as_error(problem: &Problem, response: &Response) -> Response {
     let mut told = (response.status(), Json(body(problem))).into_response();
     keep_advice(response.headers(), told.headers_mut());
     told

@@ -186,6 +186,10 @@ pub(super) fn answer(
     if let (None, Some(waiting)) = (ended, asked) {
         return Ok(paused(task, waiting, site));
     }
+    let task_url = |status| {
+        let url = || format!("{site}{PREFIX}/{}/tasks/{}", facts.agent, facts.id);
+        (status == TaskStatus::Running).then(url)
+    };
     let state = |status, message: String| {
         TaskAnswer::State(StateResponse {
             session_id: facts.session.to_string(),
@@ -193,13 +197,17 @@ pub(super) fn answer(
             request_id: task.request_id(),
             status,
             message,
+            response_url: task_url(status).map(|url| format!("{url}/response")),
+            stream_url: task_url(status).map(|url| format!("{url}/response/sse")),
+            task_url: task_url(status),
         })
     };
     let (output, reason) = result(task.log);
     match ended {
         None => Ok(state(
             TaskStatus::Running,
-            format!("The task is still at work; look at {PREFIX}/{}/tasks/{}", facts.agent, facts.id),
+            "The task is still at work. GET response_url for the answer, or stream_url to follow it; send nothing again"
+                .to_owned(),
         )),
         Some(Outcome::Completed) => Ok(TaskAnswer::Output(TealAgentsResponse {
             session_id: facts.session.to_string(),
@@ -218,6 +226,14 @@ pub(super) fn answer(
             Err(format!("task {} failed: {why}", facts.id))
         }
     }
+}
+
+/// The event of the invocation that came last: what was said, or decided.
+pub(super) fn invoked_at(log: &[Envelope]) -> Option<Seq> {
+    let is_invocation = |event: &Event| {
+        matches!(event, Event::MessageReceived(_) | Event::MessageQueued(_) | Event::HoldResolved(_))
+    };
+    log.iter().rev().find(|envelope| is_invocation(&envelope.event)).map(|envelope| envelope.seq)
 }
 
 fn tokens(usage: Usage) -> TokenUsage {

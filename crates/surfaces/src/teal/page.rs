@@ -130,7 +130,7 @@ pub(super) async fn decide(
     match asker.decide(id, view, || wish(id, &posted)).await {
         Ok(resumed) => {
             // What follows is shown if it comes soon; whether it does changes nothing.
-            let _ = asker.app.engine.reads().needs_somebody(&asker.who, resumed.task, SETTLE).await;
+            let _ = asker.app.engine.reads().needs_somebody(&asker.who, resumed.task, None, SETTLE).await;
             let settings = asker.app.engine.settings();
             let back = format!("{}{PREFIX}/resume/{id}", mount(&settings));
             Ok((StatusCode::SEE_OTHER, [(header::LOCATION, back)]).into_response())

@@ -10,6 +10,7 @@ use standfast_core::event::Envelope;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::run::{Run, Status, WaitKind, status};
+use standfast_core::time::Millis;
 use standfast_engine::auth::Principal;
 use standfast_engine::{EngineError, LookedUpRun, ShownHolds, Snapshot};
 
@@ -35,10 +36,17 @@ pub(super) struct Reply {
 
 impl Asker {
     /// The answer as soon as somebody is needed or the task has ended; as it is when that takes too long.
-    pub(super) async fn answer(&self, task: RunId, since: LogPoint) -> Result<Reply, Problem> {
+    pub(super) async fn answer(
+        &self,
+        task: RunId,
+        since: LogPoint,
+        wait: Option<Millis>,
+    ) -> Result<Reply, Problem> {
         let reads = self.app.engine.reads();
-        let at_most = self.app.engine.settings().max_wait;
-        let found = reads.needs_somebody(&self.who, task, at_most).await.map_err(|error| problem(&error))?;
+        let longest = self.app.engine.settings().max_wait;
+        let at_most = wait.map_or(longest, |wait| wait.min(longest));
+        let found =
+            reads.needs_somebody(&self.who, task, None, at_most).await.map_err(|error| problem(&error))?;
         let found = match found {
             LookedUpRun::Run(snapshot) => Some(snapshot),
             LookedUpRun::Quarantined(_) => None,
@@ -61,7 +69,7 @@ impl Asker {
         let appends = appends.map_err(|error| problem(&error))?;
         let since = match since {
             LogPoint::Event(seq) => seq,
-            LogPoint::Now | LogPoint::Decided(_) => since.seq(&appends.concat()),
+            LogPoint::Now | LogPoint::Invoked | LogPoint::Decided(_) => since.seq(&appends.concat()),
         };
         let settled = map::settled(task, &appends, since);
         let log: Vec<Envelope> = appends.into_iter().take(settled.unwrap_or(usize::MAX)).flatten().collect();

@@ -7,7 +7,9 @@ use axum::http::StatusCode;
 use serde_json::value::RawValue;
 use standfast_core::command::Choice;
 use standfast_core::event::Envelope;
+use standfast_core::hold::HoldKind;
 use standfast_core::id::{RequestId, RequestKey, RunId, Seq};
+use standfast_core::project::{HoldClosure, ResolutionKind};
 use standfast_core::refusal::Refusal;
 use standfast_engine::{
     DecisionSet, Decisions, HoldDecision, HoldView, IdempotencyKey, ImpliedHold, RequestView, ShownHold,
@@ -47,6 +49,8 @@ pub(super) enum LogPoint {
     Event(Seq),
     /// Behind the decision of this request; while it is open, behind everything.
     Decided(RequestKey),
+    /// Behind what was last said or decided.
+    Invoked,
     /// Behind everything: what is true now.
     Now,
 }
@@ -57,6 +61,7 @@ impl LogPoint {
         match self {
             LogPoint::Event(seq) => seq,
             LogPoint::Now => NOW,
+            LogPoint::Invoked => map::invoked_at(log).unwrap_or(NOW),
             LogPoint::Decided(request) => map::decided_at(log, request).unwrap_or(NOW),
         }
     }
@@ -129,6 +134,11 @@ impl Asker {
         }
         let run = view.snapshot.id();
         let task = self.root(view.snapshot.run()).await;
+        // Whoever has logged in says so: there is nothing left to decide, and the answer is what came of it.
+        if !is_open && wish.action == Action::Approve && meant.iter().all(|hold| is_logged_in(hold)) {
+            let since = if task == run { since_decided(id) } else { LogPoint::Now };
+            return Ok(ResumedTask { task, since });
+        }
         // Under the same id something more is asked by now: whoever means it was shown it (C26).
         let shown = if is_open && wish.seen.is_none() && came_later(&view.holds, &meant) {
             self.were_shown(run, &meant).await?
@@ -139,6 +149,7 @@ impl Asker {
             Action::Reject => DecisionSet::Reject {
                 holds: meant.iter().map(|hold| hold.row.id.key).collect(),
                 reason: wish.reason.clone(),
+                above: Vec::new(),
             },
             // There is nothing to answer any more: whatever is said, the recorded decision is told.
             Action::Approve if !is_open => {
@@ -153,19 +164,18 @@ impl Asker {
                 DecisionSet::Each(each)
             }
         };
-        let decisions = Decisions { run, what, once: wish.once };
+        let decisions = Decisions { run, what, message: None, once: wish.once };
         let (submit, snapshot) = (self.app.engine.submit(), &view.snapshot);
         let decided = if task != run && wish.action == Action::Reject {
             submit.decide_and_cancel(&self.who, decisions, snapshot, task).await
         } else {
-            submit.decide_on(&self.who, decisions, snapshot).await.map(drop)
+            submit.decide_on(&self.who, decisions, snapshot).await
         };
         decided.map_err(|error| problem(&error))?;
         if task != run {
             return Ok(ResumedTask { task, since: LogPoint::Now });
         }
-        let id: RequestId = id.parse().map_err(|_| Problem::not_found())?;
-        Ok(ResumedTask { task, since: LogPoint::Decided(id.key) })
+        Ok(ResumedTask { task, since: since_decided(id) })
     }
 
     /// These holds, if they are what the caller was last shown.
@@ -179,6 +189,24 @@ impl Asker {
         };
         are_all_shown.then_some(open).ok_or_else(not_shown)
     }
+}
+
+/// Behind the decision of a request.
+fn since_decided(id: &str) -> LogPoint {
+    id.parse::<RequestId>().map_or(LogPoint::Now, |id| LogPoint::Decided(id.key))
+}
+
+/// Whether a login was asked for and is done.
+fn is_logged_in(hold: &HoldView) -> bool {
+    let is_done = |closed: &HoldClosure| match closed.how {
+        ResolutionKind::Approved | ResolutionKind::Edited | ResolutionKind::Answered => true,
+        ResolutionKind::Denied
+        | ResolutionKind::Failed
+        | ResolutionKind::Expired
+        | ResolutionKind::Withdrawn
+        | ResolutionKind::Superseded => false,
+    };
+    hold.row.kind == HoldKind::Auth && hold.row.closed.as_ref().is_some_and(is_done)
 }
 
 /// Whether any of these opened only after something of the request had been decided.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use axum::extract::{FromRequest, Path, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::{Extension, Json};
@@ -15,6 +15,7 @@ use standfast_core::decide::Answer;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::name::{AgentName, SessionId};
 use standfast_core::refusal::Refusal;
+use standfast_core::time::Millis;
 use standfast_engine::auth::Principal;
 use standfast_engine::{EngineError, IdempotencyKey, NewRun};
 use utoipa::IntoResponses;
@@ -54,6 +55,8 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(chat))
         .routes(routes!(chat_sse))
         .routes(routes!(task))
+        .routes(routes!(response))
+        .routes(routes!(response_sse))
         .routes(routes!(look, resume))
         .routes(routes!(resume_sse))
         .layer(from_fn(for_browsers))
@@ -72,6 +75,8 @@ async fn for_browsers(request: Request, next: Next) -> Response {
     post, path = "/tealagents/v1alpha1/{agent}", tag = "teal agents",
     params(
         ("agent" = String, Path, description = "The agent's name"),
+        wire::WaitArgs,
+        ("prefer" = Option<String>, Header, description = "`wait=SECONDS`: the same as the argument"),
         ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
     ),
     request_body = wire::UserMessage,
@@ -85,12 +90,14 @@ async fn chat(
     State(app): State<App>,
     Extension(who): CallerOf,
     Segment(agent): Segment,
+    Args(args): Args<wire::WaitArgs>,
     headers: HeaderMap,
     Repeatable { body, once }: Repeatable<wire::UserMessage>,
 ) -> Result<Response, Problem> {
     let asker = asker(app, who, &headers);
+    let wait = wait(args.wait, &headers)?;
     let begun = begin(&asker, agent, &body, once).await?;
-    asker.answer(begun.task, begun.since).await.map(|reply| answered(&asker, reply))
+    asker.answer(begun.task, begun.since, wait).await.map(|reply| answered(&asker, reply))
 }
 
 /// The same as a stream: pieces of the output as they come (`partial-response`), then the answer (`final-response`,
@@ -136,7 +143,7 @@ async fn task(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let asker = asker(app, who, &headers);
-    let run = task.parse().map_err(|_| Problem::not_found())?;
+    let run: RunId = task.parse().map_err(|_| Problem::not_found())?;
     let facts = asker.app.engine.see(&asker.who, run).await.map(|run| run.facts);
     match facts {
         Ok(facts) if facts.agent.as_str() != agent => Err(Problem::not_found()),
@@ -147,6 +154,81 @@ async fn task(
         }
         Err(error) => Err(problem(&error)),
     }
+}
+
+/// The answer to what was last said or decided, for whoever got 202 or lost it: waits as chat does, and begins nothing.
+#[utoipa::path(
+    get, path = "/tealagents/v1alpha1/{agent}/tasks/{task_id}/response", tag = "teal agents",
+    params(
+        ("agent" = String, Path, description = "The agent's name"),
+        ("task_id" = String, Path, description = "The task's id"),
+        wire::WaitArgs,
+        ("prefer" = Option<String>, Header, description = "`wait=SECONDS`: the same as the argument")
+    ),
+    responses(
+        (status = 200, body = wire::TaskAnswer, description = "The output, or the request to decide first"),
+        (status = 202, body = wire::StateResponse, description = "Still executing after the longest wait"),
+        Errors
+    )
+)]
+async fn response(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Path((agent, task)): Path<(String, String)>,
+    Args(args): Args<wire::WaitArgs>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let asker = asker(app, who, &headers);
+    let wait = wait(args.wait, &headers)?;
+    let task = of_agent(&asker, &agent, &task).await?;
+    asker.answer(task, LogPoint::Invoked, wait).await.map(|reply| answered(&asker, reply))
+}
+
+/// The same as a stream.
+#[utoipa::path(
+    get, path = "/tealagents/v1alpha1/{agent}/tasks/{task_id}/response/sse", tag = "teal agents",
+    params(
+        ("agent" = String, Path, description = "The agent's name"),
+        ("task_id" = String, Path, description = "The task's id")
+    ),
+    responses(
+        (status = 200, body = wire::StreamedEvent, content_type = "text/event-stream"),
+        Errors
+    )
+)]
+async fn response_sse(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Extension(pass): Extension<Pass>,
+    Path((agent, task)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let asker = asker(app, who, &headers);
+    let task = of_agent(&asker, &agent, &task).await?;
+    stream::stream(asker, pass, ResumedTask { task, since: LogPoint::Invoked }).await
+}
+
+/// A task of this agent, if the caller may see it.
+async fn of_agent(asker: &Asker, agent: &str, task: &str) -> Result<RunId, Problem> {
+    let run: RunId = task.parse().map_err(|_| Problem::not_found())?;
+    let facts = asker.app.engine.see(&asker.who, run).await.map_err(|error| problem(&error))?.facts;
+    if facts.agent.as_str() == agent { Ok(run) } else { Err(Problem::not_found()) }
+}
+
+/// How long a client wants to wait: as the argument says, or as `Prefer` does (RFC 7240).
+fn wait(argument: Option<u32>, headers: &HeaderMap) -> Result<Option<Millis>, Problem> {
+    let prefers = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let named = prefers.flat_map(|value| value.split(',')).find_map(|one| one.trim().strip_prefix("wait="));
+    let preferred = match (argument, named) {
+        (Some(seconds), _) => Some(seconds),
+        (None, Some(seconds)) => {
+            let wrong =
+                |_| Problem::bad_request(format!("Prefer: wait={seconds} names no number of seconds"));
+            Some(seconds.trim().parse().map_err(wrong)?)
+        }
+        (None, None) => None,
+    };
+    Ok(preferred.map(|seconds| Millis::seconds(i64::from(seconds))))
 }
 
 /// The task that a request belongs to; for a browser the page that asks whether to approve or to reject. Decides
@@ -179,6 +261,7 @@ async fn look(
     params(
         ("request_id" = String, Path, description = "The request's id"),
         wire::ResumeArgs,
+        ("prefer" = Option<String>, Header, description = "`wait=SECONDS`: the same as the argument"),
         ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
     ),
     request_body = wire::ResumeBody,
@@ -200,9 +283,10 @@ async fn resume(
     if is_page(request.method(), request.headers()) {
         return page::decide(&asker, &id, &args, request).await;
     }
+    let wait = wait(args.wait, request.headers())?;
     let body = UnparsedJson::from_request(request, &()).await?;
     let resumed = decide(&asker, &id, &args, &body).await?;
-    asker.answer(resumed.task, resumed.since).await.map(|reply| answered(&asker, reply))
+    asker.answer(resumed.task, resumed.since, wait).await.map(|reply| answered(&asker, reply))
 }
 
 /// The same as a stream.
@@ -260,11 +344,12 @@ async fn begin(
         let named = said.session_id.clone().map(SessionId::new).transpose();
         let session = named.map_err(|bad| Problem::invalid(format!("session_id: {bad}")))?;
         let new = NewRun { agent, session, message, once };
-        let task = engine.start(who, new).await.map_err(|error| problem(&error))?;
+        let task = engine.submit().start_batched(who, new).await.map_err(|error| problem(&error))?;
         return Ok(ResumedTask { task, since: LogPoint::Event(Seq(0)) });
     };
     let task: RunId = task.parse().map_err(|_| Problem::not_found())?;
-    let run = engine.see(who, task).await.map_err(|error| problem(&error))?;
+    let found = engine.reads().snapshot(who, task).await.map_err(|error| problem(&error))?;
+    let run = found.run();
     if run.facts.agent != agent {
         return Err(Problem::not_found());
     }
@@ -272,7 +357,7 @@ async fn begin(
         return Err(Problem::invalid(format!("task {task} belongs to the session {}", run.facts.session)));
     }
     let say = Say { message, on_hold: OnHold::Refuse };
-    match engine.say(who, task, say, once).await {
+    match engine.submit().say_on(who, &found, say, once).await {
         Ok(Answer::Repeated) => Ok(ResumedTask { task, since: LogPoint::Now }),
         Ok(_) => Ok(ResumedTask { task, since: LogPoint::Event(run.state.seq) }),
         Err(error @ EngineError::Refused(Refusal::Ended(_))) => {
@@ -297,7 +382,19 @@ fn answered(asker: &Asker, Reply { answer, showing }: Reply) -> Response {
         | wire::TaskAnswer::Hitl(_)
         | wire::TaskAnswer::Auth(_) => StatusCode::OK,
     };
-    asker.shows((status, Json(answer)), showing)
+    let goes_on = match &answer {
+        wire::TaskAnswer::State(wire::StateResponse { response_url: Some(url), .. }) => url.parse().ok(),
+        wire::TaskAnswer::State(_)
+        | wire::TaskAnswer::Output(_)
+        | wire::TaskAnswer::Hitl(_)
+        | wire::TaskAnswer::Auth(_) => None,
+    };
+    let mut response = asker.shows((status, Json(answer)), showing);
+    if let Some(location) = goes_on {
+        response.headers_mut().insert(header::LOCATION, location);
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
 }
 
 /// Whether a page is wanted: somebody opens the address in a browser, or sends the form that they found there.

@@ -176,14 +176,15 @@ impl TealStream {
     /// The answer, if there is one by now. Looks at the row first: nobody's log is read for nothing.
     async fn end_if_settled(&mut self) -> Result<(), Problem> {
         let engine = &self.asker.app.engine;
-        let run = engine.see(&self.asker.who, self.resumed.task).await;
-        let run = run.map_err(|error| problem(&error))?;
+        let found = engine.reads().snapshot(&self.asker.who, self.resumed.task).await;
+        let found = found.map_err(|error| problem(&error))?;
+        let run = found.run();
         self.waits_below = run.state.holds.iter().any(|hold| hold.child.is_some());
         if run.outcome().is_none() && !run.is_held() {
             return Ok(());
         }
         let reply::Reply { answer, showing } =
-            self.asker.look(self.resumed.task, self.resumed.since, None).await?;
+            self.asker.look(self.resumed.task, self.resumed.since, Some(&found)).await?;
         let name = match &answer {
             TaskAnswer::State(state) if state.status == TaskStatus::Running => return Ok(()),
             TaskAnswer::State(_) => "state-response",

@@ -135,6 +135,15 @@ pub(super) struct StateResponse {
     pub(super) request_id: String,
     pub(super) status: TaskStatus,
     pub(super) message: String,
+    /// While it is at work: GET it, and it waits for the answer to this request, as chat does. Nothing is sent again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) response_url: Option<String>,
+    /// While it is at work: GET it for the same as a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stream_url: Option<String>,
+    /// While it is at work: GET it for the task as it is, with its trail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) task_url: Option<String>,
 }
 
 /// What a task that ended well, waits, or was stopped answers.
@@ -237,6 +246,16 @@ pub(super) enum Action {
 pub(super) struct ResumeArgs {
     /// `approve` or `reject`, where the body does not say.
     pub(super) action: Option<String>,
+    /// Seconds to wait for the answer at most; without it as long as the server allows.
+    pub(super) wait: Option<u32>,
+}
+
+/// How long a request waits.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct WaitArgs {
+    /// Seconds to wait for the answer at most; without it as long as the server allows.
+    pub(super) wait: Option<u32>,
 }
 
 /// A no.

@@ -11,9 +11,9 @@ use axum::{Extension, Json, Router};
 use serde::{Deserialize, Serialize};
 use standfast_core::body::Body;
 use standfast_core::hold::HoldKind;
-use standfast_engine::LoginError;
 use standfast_engine::auth::Principal;
 use standfast_engine::tool::login::{AuthorizationResponse, client_document};
+use standfast_engine::{LoginError, Snapshot};
 
 use super::routes::{PAGES, SETTLE, hold_id, see_other};
 use crate::html::{Failure, PostedForm, Site, Token, cookie_of};
@@ -42,9 +42,11 @@ struct LoginPage {
     next: Option<String>,
 }
 
-async fn page(app: &App, who: &Principal, text: &str) -> Result<LoginPage, Failure> {
+/// The page of a login, and what was read of its run.
+async fn page(app: &App, who: &Principal, text: &str) -> Result<(LoginPage, Snapshot), Failure> {
     let id = hold_id(text)?;
-    let view = app.engine.hold(who, id).await?;
+    let snapshot = app.engine.reads().snapshot(who, id.run).await?;
+    let view = app.engine.reads().hold_view(who, &snapshot, id).await?;
     let data = view.ask.data.as_ref().and_then(Body::inline);
     let told = data.and_then(|data| serde_json::from_str::<LoginPage>(data).ok());
     let told = told.filter(|_| view.row.kind == HoldKind::Auth).ok_or_else(Failure::not_found)?;
@@ -52,14 +54,14 @@ async fn page(app: &App, who: &Principal, text: &str) -> Result<LoginPage, Failu
         let text = "This login is no longer needed.";
         return Err(Failure::new(StatusCode::CONFLICT, "Already decided", text));
     }
-    let owner = app.engine.see(who, id.run).await?.facts.owner.to_string();
+    let owner = snapshot.run().facts.owner.to_string();
     if !view.may_log_in {
         let text = format!(
             "Only {owner} can log in here: runs of {owner} act with the account. An approver of the hold can deny it."
         );
         return Err(Failure::new(StatusCode::FORBIDDEN, "Not your login", &text));
     }
-    Ok(LoginPage { hold: id.to_string(), owner, ..told })
+    Ok((LoginPage { hold: id.to_string(), owner, ..told }, snapshot))
 }
 
 async fn show(
@@ -68,7 +70,7 @@ async fn show(
     Extension(token): Extension<Token>,
     Segment(id): Segment,
 ) -> Result<Response, Failure> {
-    let page = page(&app, &who, &id).await?;
+    let (page, _) = page(&app, &who, &id).await?;
     Ok(PAGES.page(StatusCode::OK, "login.html", &Site::of(&who, &token), &page))
 }
 
@@ -79,8 +81,8 @@ async fn begin(
     Segment(id): Segment,
     _posted: PostedForm,
 ) -> Result<Response, Failure> {
-    let page = page(&app, &who, &id).await?;
-    let begun = app.engine.logins().begin_login(&who, hold_id(&id)?).await?;
+    let (page, snapshot) = page(&app, &who, &id).await?;
+    let begun = app.engine.logins().begin_login(&who, &snapshot, hold_id(&id)?).await?;
     let is_secure = app.engine.settings().public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
     let secure = if is_secure { "; Secure" } else { "" };
     let (name, value) = &begun.cookie;

@@ -194,8 +194,8 @@ async fn decide(
         }
     };
     match app.engine.submit().decide_on(&who, decision.into(), &snapshot).await {
-        Ok(_) => {
-            app.engine.reads().settled(&who, id.run, SETTLE).await?;
+        Ok(accepted) => {
+            app.engine.reads().settled(&who, id.run, accepted.rest, SETTLE).await?;
             Ok(see_other(&format!("/approve/{id}")))
         }
         Err(EngineError::NotFound) => Err(Failure::not_found()),

@@ -3,8 +3,10 @@
 //! A card may name any address. Requests carry the secrets of the configuration, so they go to the host that the
 //! configuration names, and elsewhere only where `allowed_hosts` says so.
 
+use std::collections::BTreeMap;
+
 use reqwest::{Method, Url};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use standfast_core::digest;
 use standfast_core::time::Millis;
@@ -129,40 +131,70 @@ fn address(url: &str) -> String {
     if url.ends_with(".json") { url.to_owned() } else { format!("{}{WELL_KNOWN}", url.trim_end_matches('/')) }
 }
 
-#[derive(Deserialize)]
+/// A card as it is written.
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct CardText {
+pub(super) struct CardText {
     name: String,
     #[serde(default)]
     description: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    version: String,
     #[serde(default)]
     supported_interfaces: Vec<Interface>,
     #[serde(default)]
     capabilities: Capabilities,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    security_schemes: BTreeMap<String, Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    security_requirements: Vec<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    default_input_modes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    default_output_modes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    skills: Vec<Skill>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     protocol_version: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Interface {
     url: String,
     protocol_binding: String,
     protocol_version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     tenant: Option<String>,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Serialize, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
 struct Capabilities {
-    #[serde(default)]
+    streaming: bool,
+    push_notifications: bool,
+    extended_agent_card: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     extensions: Vec<Extension>,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Extension {
     #[serde(default)]
     uri: String,
     #[serde(default)]
     required: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Skill {
+    id: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    tags: Vec<String>,
 }
 
 /// Reads a card; an error says what is wrong with it.

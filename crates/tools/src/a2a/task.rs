@@ -2,56 +2,77 @@
 //!
 //! Everything here is the remote agent's word: it is shown and handed to the model, never taken as a decision.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::json::RawJson;
 
 /// A task.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Task {
     pub(super) id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) context_id: Option<String>,
     status: Status,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     artifacts: Vec<Artifact>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     history: Vec<Message>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Status {
     state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<Message>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     timestamp: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Artifact {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    artifact_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
     #[serde(default)]
     parts: Vec<Part>,
 }
 
 /// Something that was said.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Message {
+    #[serde(skip_serializing_if = "Option::is_none")]
     message_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<String>,
     #[serde(default)]
     pub(super) parts: Vec<Part>,
 }
 
 /// A piece of it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Part {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) data: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     raw: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     filename: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     media_type: Option<String>,
 }
 

@@ -70,7 +70,10 @@ fn is_within_reach(options: &CommandOptions, directory: &Path, file: &Path) -> b
     let is_below = |root: &Path| root.canonicalize().is_ok_and(|root| real.starts_with(root));
     match options.confinement {
         Confinement::Off => true,
-        Confinement::On => is_below(directory) || options.readable.iter().any(|root| is_below(root)),
+        Confinement::On => {
+            let roots = options.readable.iter().chain(&options.writable);
+            is_below(directory) || roots.into_iter().any(|root| is_below(root))
+        }
     }
 }
 

@@ -105,7 +105,8 @@ pub(super) fn judge(options: &CommandOptions, arguments: &str) -> Judgement {
         (Confinement::On, true) => given,
         (Confinement::On, false) => Vec::new(),
     };
-    match looked_at.into_iter().find(|word| leaves_directory(word, &directory)) {
+    let roots = options.changeable();
+    match looked_at.into_iter().find(|word| leaves_directory(word, &directory, &roots)) {
         Some(word) => ask(LEAVES_DIRECTORY, format!("{word:?} leads out of the working directory")),
         None => Judgement::Allow,
     }
@@ -214,8 +215,8 @@ fn shell_sign(command: &str) -> Option<char> {
     None
 }
 
-/// Whether a word is a path out of a directory: by what it says, or by the links on its way.
-fn leaves_directory(word: &str, directory: &Path) -> bool {
+/// Whether a word is a path out of a directory, and into none of these: by what it says, or by the links on its way.
+fn leaves_directory(word: &str, directory: &Path, roots: &[PathBuf]) -> bool {
     let value = word.split_once('=').map_or(word, |(_, value)| value);
     let value = value.strip_prefix('-').map_or(value, |letters| letters.get(1..).unwrap_or_default());
     let path = Path::new(value);
@@ -226,9 +227,13 @@ fn leaves_directory(word: &str, directory: &Path) -> bool {
     let whole = inside.join(path);
     // A link to nowhere leads to what would be made there.
     let is_dangling = |step: &Path| step.is_symlink() && step.canonicalize().is_err();
-    says_so
-        || !real_or_planned(&whole).starts_with(&inside)
-        || whole.ancestors().take_while(|step| step.starts_with(&inside)).any(is_dangling)
+    let is_in = |root: &PathBuf| {
+        real_or_planned(&whole).starts_with(root)
+            && !whole.ancestors().take_while(|step| step.starts_with(root)).any(is_dangling)
+    };
+    // The operator has named the other directories; a path that says where it leads may lead there.
+    let (others, is_plain) = (roots.iter().filter(|root| **root != inside), !says_so);
+    !(is_plain && is_in(&inside)) && !(path.is_absolute() && others.into_iter().any(is_in))
 }
 
 fn ask(rule: &'static str, reason: String) -> Judgement {

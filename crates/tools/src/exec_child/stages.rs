@@ -6,14 +6,15 @@
 //! them reads what the command says.
 
 use std::ffi::OsString;
-use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use crate::cgroup::{Bounds, ControlGroups};
 use crate::descendants::end_below;
-use crate::sandbox::{self, Isolation, Plan};
+use crate::sandbox::{self, Isolation, Plan, Spaces};
 use rustix::process::{
-    Resource, Rlimit, Signal, geteuid, getpid, set_parent_process_death_signal, setrlimit,
+    Pid, Resource, Rlimit, Signal, geteuid, getpid, set_parent_process_death_signal, setrlimit,
 };
 
 use super::{ExecChild, Stage};
@@ -52,11 +53,45 @@ pub(super) fn between(order: &ExecChild, mut plan: Plan, scratch: &Path) -> Resu
     if plan.isolation == Isolation::Namespaces {
         let writable: Vec<_> =
             plan.writable.iter().cloned().chain(std::iter::once(scratch.to_owned())).collect();
-        plan.spaces = sandbox::leave(&writable);
+        plan.spaces = leave(order, &writable)?;
+        if plan.spaces.mounts && order.disk_limit > 0 {
+            sandbox::bound_scratch(scratch, order.disk_limit);
+        }
     }
     let mut next = again(order, &plan, Stage::Inside, scratch, &ControlGroups::default())?;
     let ended = next.wait();
     Ok(if ended.is_ok_and(|status| status.success()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Leaves the server's namespaces, as a user of its own where nobody else counts the tasks of root and where that can be had.
+fn leave(order: &ExecChild, writable: &[PathBuf]) -> Result<Spaces, String> {
+    let mut holder = if order.own_user { namespace_holder() } else { None };
+    let spaces = match &holder {
+        Some(holder) => sandbox::leave_as_own_user(Pid::from_child(holder), writable),
+        None => Ok(None),
+    };
+    if let Some(holder) = &mut holder {
+        drop(holder.stdin.take());
+        let _ = holder.wait();
+    }
+    // Another user than before: the kernel has forgotten whom this process ends with.
+    end_with_parent();
+    Ok(spaces?.unwrap_or_else(|| sandbox::leave(writable)))
+}
+
+/// A process with a user namespace of its own: only a process can be named as having one.
+fn namespace_holder() -> Option<Child> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("exec-child").arg(word("--stage=", Stage::Namespace.name())).args(["--", "-"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+    // It says so once it has it. One that ends before leaves no number to be named.
+    let mut ready = [0];
+    let said = child.stdout.take().map(|mut stdout| stdout.read_exact(&mut ready));
+    if matches!(said, Some(Ok(()))) {
+        return Some(child);
+    }
+    let _ = child.wait();
+    None
 }
 
 /// What the third stage does before it starts the command.
@@ -80,8 +115,8 @@ pub(super) fn limit(order: &ExecChild, plan: Option<&Plan>) {
     if order.data_limit > 0 {
         set(Resource::Data, order.data_limit);
     }
-    // Root is not bound by it, and without a namespace everything of the user would count.
-    if plan.is_some_and(|plan| plan.spaces.users) && !geteuid().is_root() {
+    // Without a namespace everything of the user would count.
+    if plan.is_some_and(|plan| plan.spaces.users) {
         set(Resource::Nproc, u64::from(bounds(order).tasks));
     }
 }
@@ -108,13 +143,18 @@ fn again(
     let data_limit = match (groups.has_memory, stage) {
         (true, _) => 0,
         (false, Stage::Inside) => order.data_limit,
-        (false, Stage::Outside | Stage::Between) => order.memory_limit,
+        (false, Stage::Outside | Stage::Between | Stage::Namespace) => order.memory_limit,
     };
+    // A limit on processes does not bind root.
+    if stage == Stage::Between && !groups.has_tasks && geteuid().is_root() {
+        command.arg("--own-user");
+    }
     for (name, value) in [
         ("--time-limit-ms=", order.time_limit_ms),
         ("--output-limit=", order.output_limit),
         ("--process-limit=", u64::from(order.process_limit)),
         ("--file-limit=", order.file_limit),
+        ("--disk-limit=", order.disk_limit),
         ("--data-limit=", data_limit),
     ] {
         command.arg(format!("{name}{value}"));

@@ -462,9 +462,12 @@ impl McpServer {
                 };
                 // What it has to say of its end may come after its end.
                 tokio::time::sleep(Duration::from_millis(100)).await;
-                match relay.last_words() {
+                let said = relay.last_words();
+                let refused = order.plan.as_ref().and_then(|plan| plan.explain(&said, [], &order.directory));
+                let refused = refused.map(|refused| format!("; {refused}")).unwrap_or_default();
+                match said {
                     said if said.is_empty() => Err(not_sent(why)),
-                    said => Err(not_sent(format!("{why}; it said: {said}"))),
+                    said => Err(not_sent(format!("{why}; it said: {said}{refused}"))),
                 }
             }
             Place::Address { url, headers, desk } => {

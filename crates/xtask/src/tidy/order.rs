@@ -20,6 +20,7 @@ const CRATES: &[Row] = &[
     ("tools", &["core", "engine"]),
     ("surfaces", &["core", "store", "engine"]),
     ("server", &["core", "store", "engine", "models", "tools", "surfaces"]),
+    ("bench", &["core", "store", "engine", "models", "surfaces", "server"]),
     ("testkit", &[]),
     ("e2e", &["core", "store", "testkit"]),
     ("xtask", &[]),

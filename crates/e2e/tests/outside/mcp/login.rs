@@ -215,3 +215,84 @@ fn a_login_that_has_ended_is_asked_for_again() {
     assert_eq!(lines(&folder, "paid.txt").len(), 3, "once for each run");
     keeps_tokens(folder.path(), &lines(&folder, "issued.txt"));
 }
+
+/// S1-28, C31: over Teal Agents the one resume route serves logins too, from the first message to the output: the answer says
+/// where to log in, `approve` before that decides nothing wrongly, and after it the answer is what came of the run. Killed
+/// between the steps, nothing is lost, and the call is made once.
+#[test]
+fn teal_agents_log_in_through_the_resume_route() {
+    let (port, own) = (standfast_testkit::free_port(), standfast_testkit::free_port());
+    let folder = folder(PAY, &entry(port));
+    let _protected = protected(&folder, port);
+    let server = serve_at(folder.path(), own);
+    let post = |path: &str, body: serde_json::Value| {
+        let url =
+            if path.starts_with("http") { path.to_owned() } else { format!("http://127.0.0.1:{own}{path}") };
+        let mut response = Browser::agent()
+            .post(url)
+            .header("content-type", "application/json")
+            .send(body.to_string())
+            .unwrap();
+        let body = response.body_mut().read_to_string().unwrap();
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        (response.status().as_u16(), body)
+    };
+    let says = json!({"items": [{"content_type": "text", "content": "Pay Ann"}]});
+    let (status, asked) = post("/tealagents/v1alpha1/helper", says);
+    assert_eq!(status, 200, "{asked:#}");
+    assert_eq!(asked["message"], "Authentication required for MCP servers.", "{asked:#}");
+    let challenge = &asked["auth_challenges"][0];
+    assert_eq!((&challenge["server_name"], &challenge["scopes"]), (&json!("it"), &json!(["pay"])));
+    assert!(text(&challenge["auth_server"]).starts_with(&format!("http://127.0.0.1:{port}")), "{asked:#}");
+    let resume = text(&asked["resume_url"]).to_owned();
+    assert_eq!(
+        resume,
+        format!("http://127.0.0.1:{own}/tealagents/v1alpha1/resume/{}", text(&asked["request_id"]))
+    );
+    drop(server);
+
+    let server = serve_at(folder.path(), own);
+    Browser::default().log_in(text(&challenge["auth_url"]));
+    drop(server);
+
+    let _server = serve_at(folder.path(), own);
+    let (status, done) = post(&resume, json!({"action": "approve"}));
+    assert_eq!((status, &done["output"]), (200, &json!("done")), "{done:#}");
+    assert_eq!(done["task_id"], asked["task_id"]);
+    assert_eq!(lines(&folder, "paid.txt"), ["Ann pay"]);
+    let (status, again) = post(&resume, json!({"action": "approve"}));
+    assert_eq!((status, &again["output"]), (200, &json!("done")), "said again, it is told again: {again:#}");
+    assert_eq!(lines(&folder, "paid.txt"), ["Ann pay"], "and nothing runs again");
+    let (status, late) = post(&resume, json!({"action": "reject"}));
+    assert_eq!(status, 409, "{late:#}");
+    keeps_tokens(folder.path(), &lines(&folder, "issued.txt"));
+}
+
+/// S1-28: an approval without a login asks for it again; a rejection ends the task.
+#[test]
+fn teal_agents_that_do_not_log_in_are_asked_again() {
+    let (port, own) = (standfast_testkit::free_port(), standfast_testkit::free_port());
+    let folder = folder(PAY, &entry(port));
+    let _protected = protected(&folder, port);
+    let _server = serve_at(folder.path(), own);
+    let post = |path: &str, body: serde_json::Value| {
+        let mut response = Browser::agent()
+            .post(format!("http://127.0.0.1:{own}{path}"))
+            .header("content-type", "application/json")
+            .send(body.to_string())
+            .unwrap();
+        let body = response.body_mut().read_to_string().unwrap();
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        (response.status().as_u16(), body)
+    };
+    let says = json!({"items": [{"content_type": "text", "content": "Pay Ann"}]});
+    let (_, asked) = post("/tealagents/v1alpha1/helper", says);
+    let route =
+        |asked: &serde_json::Value| format!("/tealagents/v1alpha1/resume/{}", text(&asked["request_id"]));
+    let (status, again) = post(&route(&asked), json!({"action": "approve"}));
+    assert_eq!(status, 200, "{again:#}");
+    assert_eq!(again["auth_challenges"][0]["server_name"], "it", "{again:#}");
+    let (status, rejected) = post(&route(&again), json!({"action": "reject"}));
+    assert_eq!((status, &rejected["status"]), (200, &json!("Canceled")), "{rejected:#}");
+    assert!(lines(&folder, "paid.txt").is_empty());
+}

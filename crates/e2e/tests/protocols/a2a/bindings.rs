@@ -228,9 +228,20 @@ async fn numbers_are_refused_rather_than_bent() {
 #[tokio::test]
 async fn the_tenant_names_the_agent() {
     let data = tempfile::tempdir().unwrap();
-    let server = demo(data.path());
+    let made = standfast_testkit::standfast()
+        .args(["keys", "create", "--user", "somebody", "--scope", "runs:read", "--json", "--data"])
+        .arg(data.path())
+        .output()
+        .unwrap();
+    let made: Value = serde_json::from_slice(&made.stdout).unwrap();
+    let key = made["key"].as_str().unwrap();
+    let server = demo_with(data.path(), &["--auth", "keys"]);
     let mut client = grpc(&server).await;
-    let card = |tenant: &str| proto::GetExtendedAgentCardRequest { tenant: tenant.into() };
+    let card = |tenant: &str| {
+        let mut request = Request::new(proto::GetExtendedAgentCardRequest { tenant: tenant.into() });
+        request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+        request
+    };
     for (tenant, name) in [("", "ops"), ("ops", "ops"), ("travel", "travel")] {
         assert_eq!(client.get_extended_agent_card(card(tenant)).await.unwrap().into_inner().name, name);
     }

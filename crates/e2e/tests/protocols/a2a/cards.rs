@@ -35,11 +35,12 @@ async fn every_agent_has_a_card() {
     assert_eq!(server.get("/.well-known/agent-card.json").await.body["name"], "ops", "the default agent");
     assert_eq!(server.get("/v1/agents/nobody/.well-known/agent-card.json").await.status, 404);
 
+    // Nobody is authenticated here, so there is nobody to whom more could be said (1.0.1, section 13.3).
+    assert_eq!(card.body["capabilities"]["extendedAgentCard"], false);
     let extended = server.get("/v1/agents/ops/extendedAgentCard").await;
-    let skills = extended.body["skills"].as_array().unwrap();
-    assert!(skills.iter().any(|skill| skill["name"] == "delete_file"), "{skills:?}");
+    assert_eq!((extended.status, extended.reason()), (400, "UNSUPPORTED_OPERATION"), "{extended:?}");
     let over_rpc = server.rpc("ops", "GetExtendedAgentCard", json!({})).await;
-    assert_eq!(over_rpc.body["result"], extended.body);
+    assert_eq!(over_rpc.body["error"]["code"], -32004, "{over_rpc:?}");
     let public = server.get("/.well-known/agent-card.json").await.body.to_string();
     assert!(!public.contains("delete_file"), "which tools there are is not for everyone");
 }
@@ -94,6 +95,15 @@ async fn whoever_is_not_known_gets_the_card_and_nothing_else() {
         format!("Bearer {}", made["key"].as_str().unwrap())
     };
     let (ann, bob) = (key("ann", &[]), key("bob", &[]));
+    assert_eq!(card.body["capabilities"]["extendedAgentCard"], true);
+    let known = [("authorization", ann.as_str())];
+    let extended = server.ask("GET", "/v1/agents/ops/extendedAgentCard", &known, b"").await;
+    let skills = extended.body["skills"].as_array().unwrap();
+    assert!(skills.iter().any(|skill| skill["name"] == "delete_file"), "{skills:?}");
+    let ask = json!({"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard", "params": {}}).to_string();
+    let over_rpc = server.ask("POST", "/v1/agents/ops", &known, ask.as_bytes()).await;
+    assert_eq!(over_rpc.body["result"], extended.body);
+    assert_eq!(server.get("/v1/agents/ops/extendedAgentCard").await.status, 401);
     let message = json!({"message": says("go")}).to_string();
     let sent = server.ask("POST", "/message:send", &[("authorization", &ann)], message.as_bytes()).await;
     let id = sent.body["task"]["id"].as_str().unwrap();

@@ -13,7 +13,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine as _};
 
-use crate::a2a::server::{Server, demo, demo_with, serve_file};
+use crate::a2a::server::{Server, authorization, demo, demo_with, serve_file};
 use crate::a2a::v03::older_config;
 
 /// How long a client may take for all of it; then it is stopped and the test fails.
@@ -115,12 +115,15 @@ fn the_python_client_checks_the_signature_of_a_card() {
     );
     let folder = crate::a2a::push::folder();
     let more = format!(
-        "  a2a: {{card_signature: {{key: \"{pem}\", key_id: first, jku: 'https://example.com/keys.json'}}}}"
+        "  auth: {{api_keys: true}}\n  a2a: {{card_signature: {{key: \"{pem}\", key_id: first, jku: 'https://example.com/keys.json'}}}}"
     );
     let server = crate::a2a::push::serve(folder.path(), &more);
+    let key = authorization(folder.path());
     let public = BASE64_URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
     let none = |_: &str| panic!("signed.py needs no other server");
-    drive_against(server, none, python("a2a-clients"), "signed.py", &public);
+    let mut client = python("a2a-clients");
+    client.env("AUTHORIZATION", key);
+    drive_against(server, none, client, "signed.py", &public);
 }
 
 /// Every beginning of a message that the conformance kits use, with the client that they are made with.

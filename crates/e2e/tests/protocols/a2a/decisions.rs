@@ -158,3 +158,55 @@ async fn several_holds_are_listed_together_and_decided_by_id() {
     assert_eq!(state(&done), "TASK_STATE_COMPLETED");
     assert!(file("two.txt"));
 }
+
+/// C26, S3-20: in 1.0 and in 0.3 a decision without an id counts for the one hold that its sender was last shown alone, also when others
+/// were open before; where one answer showed several, nothing is decided and they are listed.
+#[tokio::test]
+async fn a_decision_without_an_id_counts_once_one_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str| {
+        format!(r#"{{tool: write_file, arguments: '{{"path": "{name}.txt", "content": "x"}}'}}"#)
+    };
+    let script = format!("replies:\n- calls: [{}, {}]\n- text: done\n", write("a"), write("b"));
+    std::fs::write(folder.path().join("two.yaml"), script).unwrap();
+    let config = "llms: {s: {type: scripted, script: two.yaml}}\nagents: {ops: {llm: s, tools: [write_file], task: {}}}\n";
+    let server = crate::a2a::server::configured(folder.path(), config);
+    let written = || {
+        let path = |name: &str| folder.path().join("workspace").join(format!("{name}.txt"));
+        ["a", "b"].into_iter().filter(|name| std::fs::remove_file(path(name)).is_ok()).collect::<String>()
+    };
+    for (is_older, is_decided_elsewhere) in [(false, false), (false, true), (true, false), (true, true)] {
+        let decide = async |task: &serde_json::Value, data: serde_json::Value| {
+            if !is_older {
+                return server.send("ops", &replies(task, json!([{"data": data}]))).await;
+            }
+            let message = json!({"messageId": crate::a2a::server::unique(), "role": "user", "kind": "message",
+                "taskId": task["id"], "parts": [{"kind": "data", "data": data}]});
+            server.rpc("ops", "message/send", json!({"message": message})).await.body["result"].clone()
+        };
+        let task = server.send("ops", &says("go")).await;
+        let ids: Vec<String> =
+            asked(&task).iter().map(|one| one["hold_id"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(ids.len(), 2);
+        let several = decide(&task, json!({"decision": "approve"})).await.to_string();
+        assert!(
+            several.contains("several are open") && ids.iter().all(|id| several.contains(id)),
+            "{several}"
+        );
+        assert_eq!(written(), "", "nothing was decided");
+        if is_decided_elsewhere {
+            let path = format!("/api/v1/holds/{}/resolve", ids[0]);
+            assert_eq!(server.post(&path, &json!({"resolution": "approve"})).await.status, 200);
+            // What was shown together is not what is left: it is shown alone first.
+            let shown = decide(&task, json!({"decision": "approve"})).await.to_string();
+            assert!(shown.contains("Nothing was decided") && shown.contains(&ids[1]), "{shown}");
+        } else {
+            let left = decide(&task, json!({"decision": "approve", "hold_id": ids[0]})).await.to_string();
+            assert!(left.contains(&ids[1]), "{left}");
+        }
+        let done = decide(&task, json!({"decision": "approve"})).await;
+        let state = done["status"]["state"].as_str().unwrap();
+        assert!(["completed", "TASK_STATE_COMPLETED"].contains(&state), "{done}");
+        assert_eq!(written(), "ab");
+    }
+}

@@ -348,3 +348,50 @@ fn the_python_client_of_0_3_gathers_words() {
     gathers(python("a2a-clients-v03"), "v03/live.py", "JSONRPC");
     gathers(python("a2a-clients-v03"), "v03/live.py", "HTTP+JSON");
 }
+
+/// S3-14, S3-25: the older dialect has the model's words while they come, as events of their own beside `status_update`; the last
+/// status has the whole. With `enable_streaming: false` there are none.
+#[tokio::test(flavor = "multi_thread")]
+async fn words_are_heard_in_the_older_dialect() {
+    for streaming in [true, false] {
+        let before = Signal::default();
+        let (folder, _fake, server) = served(vec![halting(&before)]);
+        let server = if streaming {
+            server
+        } else {
+            let path = folder.path().join("standfast.yaml");
+            let config = std::fs::read_to_string(&path).unwrap();
+            let off = config.replace("task: {}", "task: {}, reasoning: {enable_streaming: false}");
+            std::fs::write(&path, off).unwrap();
+            crate::a2a::server::configured_again(server, folder.path())
+        };
+        let task = server.send("ops", &says("go")).await;
+        let path = format!("/v1/agents/ops/tasks/{}:subscribe", task["id"].as_str().unwrap());
+        let mut reader = Reader::open(&server, "GET", &path, &[("a2a-version", "")], None).await;
+        assert_eq!(reader.next().await.unwrap().name.as_deref(), Some("status_update"));
+        approve(&server, &task).await;
+        let (mut heard, mut states) = (String::new(), Vec::new());
+        while streaming && heard != HALF {
+            let event = reader.next().await.unwrap();
+            if event.name.as_deref() == Some("artifact_update") {
+                assert_eq!((&event.data["taskId"], event.id), (&task["id"], None));
+                if event.data["append"] != true {
+                    heard.clear();
+                }
+                heard.push_str(event.data["artifact"]["parts"][0]["text"].as_str().unwrap());
+            }
+        }
+        before.give();
+        let mut last = Value::Null;
+        while let Some(event) = reader.next().await {
+            if event.name.as_deref() == Some("artifact_update") {
+                assert!(streaming, "{event:?}");
+                continue;
+            }
+            states.push(event.data["status"]["state"].as_str().unwrap().to_owned());
+            last = event.data["status"]["message"]["parts"][0]["text"].clone();
+        }
+        assert_eq!(states.last().map(String::as_str), Some("TASK_STATE_COMPLETED"), "{states:?}");
+        assert_eq!(last, WHOLE);
+    }
+}

@@ -150,5 +150,95 @@ async fn the_product_has_nothing_of_it() {
     assert_eq!(server.get(&format!("{BASE}/.well-known/agent-card.json")).await.status, 404);
     let direct = server.post("/v1/agents/travel/message:send", &message("tck-message-response")).await;
     assert!(direct.body.get("task").is_some(), "{direct:?}");
-    assert_eq!(server.get("/v1/agents/ops/extendedAgentCard").await.status, 200);
+    let extended = server.get("/v1/agents/ops/extendedAgentCard").await;
+    assert_eq!(
+        (extended.status, extended.reason()),
+        (400, "UNSUPPORTED_OPERATION"),
+        "nobody is authenticated"
+    );
+}
+
+/// The pass of 0.3: the card is one that both versions read, and whatever chooses nothing asks, so that the kit finds tasks that it
+/// can continue and cancel.
+#[tokio::test]
+async fn the_pass_of_0_3_has_the_hybrid_card_and_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), CONFIG).unwrap();
+    let server = serve_kits(folder.path(), &["--pass", "v03"], &[]);
+    let card = server.get("/.well-known/agent-card.json").await.body;
+    assert_eq!((&card["protocolVersion"], &card["preferredTransport"]), (&json!("0.3.0"), &json!("JSONRPC")));
+    assert!(card["url"].as_str().unwrap().ends_with("/v1/agents/conformance"), "{card}");
+    let say = async |task: Option<&Value>, text: &str| {
+        let mut message = json!({"messageId": format!("m-{text}"), "role": "user", "kind": "message",
+            "parts": [{"kind": "text", "text": text}]});
+        if let Some(task) = task {
+            (message["taskId"], message["contextId"]) = (task["id"].clone(), task["contextId"].clone());
+        }
+        let params = json!({"message": message, "configuration": {"blocking": true}});
+        server.rpc("conformance", "message/send", params).await.body["result"].clone()
+    };
+    let task = say(None, "hello").await;
+    assert_eq!(task["status"]["state"], "input-required", "{task}");
+    assert_eq!(say(Some(&task), "more").await["status"]["state"], "completed");
+    let task = say(None, "again").await;
+    let canceled = server.rpc("conformance", "tasks/cancel", json!({"id": task["id"]})).await;
+    assert_eq!(canceled.body["result"]["status"]["state"], "canceled", "{canceled:?}");
+    let again = server.rpc("conformance", "tasks/cancel", json!({"id": task["id"]})).await;
+    assert_eq!(again.body["error"]["code"], -32002, "{again:?}");
+    let card = json!({"jsonrpc": "2.0", "id": 1, "method": "agent/getAuthenticatedExtendedCard"});
+    let unknown = server.post("/v1/agents/conformance", &card).await;
+    assert_eq!(unknown.status, 401, "{unknown:?}");
+    assert_eq!(unknown.headers["www-authenticate"], "Bearer");
+}
+
+/// ACTS, section 10: `tck-client-parse` feeds a payload to this server's own client over a canned transport, and the one data
+/// artifact is what the client made of it; the shipped settings let the kits be called back by either name of this machine.
+#[tokio::test]
+async fn payloads_are_parsed_by_the_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/conformance/kits.yaml");
+    std::fs::copy(shipped, folder.path().join("standfast.yaml")).unwrap();
+    let server = serve_kits(folder.path(), &[], &[]);
+    let task = json!({"id": "task-1", "contextId": "ctx-1",
+        "status": {"state": "TASK_STATE_COMPLETED", "timestamp": "2026-01-01T00:00:00Z",
+            "message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hi"}]}},
+        "artifacts": [{"artifactId": "a-1", "parts": [
+            {"text": "hello"}, {"data": {"n": 1}},
+            {"raw": "dGNr", "filename": "f.txt", "mediaType": "text/plain"},
+            {"url": "https://example.com/f", "filename": "f", "mediaType": "text/plain"}]}]});
+    let reply = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hi"}]});
+    let card = json!({"name": "A", "description": "d", "version": "1", "supportedInterfaces":
+            [{"url": "https://a.example", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+        "capabilities": {"streaming": true, "pushNotifications": false, "extendedAgentCard": true},
+        "securitySchemes": {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+        "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
+        "skills": [{"id": "s", "name": "S", "description": "", "tags": ["t"]}]});
+    let result = |value: &Value| json!({"jsonrpc": "2.0", "id": "req-1", "result": value});
+    let gone =
+        json!({"jsonrpc": "2.0", "id": "req-1", "error": {"code": -32001, "message": "Task not found"}});
+    for (operation, payload, expected) in [
+        ("send_message", result(&json!({"task": task})), json!({"task": task})),
+        ("send_message", result(&json!({"message": reply})), json!({"message": reply})),
+        ("get_task", result(&task), task.clone()),
+        ("get_task", gone, json!({"error": {"code": -32001, "message": "Task not found"}})),
+        ("get_agent_card", card.clone(), card.clone()),
+        ("get_extended_agent_card", result(&card), card.clone()),
+    ] {
+        let body = json!({"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [
+            {"text": "tck-client-parse"}, {"data": {"operation": operation, "wire_payload": payload}}]}});
+        let sent = rest(&server, None, "POST", "/message:send", &body).await;
+        let done = &sent.body["task"];
+        assert_eq!(done["status"]["state"], "TASK_STATE_COMPLETED", "{operation}: {sent:?}");
+        assert_eq!(done["artifacts"].as_array().unwrap().len(), 1);
+        assert_eq!(done["artifacts"][0]["parts"], json!([{"data": expected}]), "{operation}");
+    }
+    let nothing = rest(&server, None, "POST", "/message:send", &message("tck-client-parse")).await;
+    assert_eq!(nothing.body["task"]["status"]["state"], "TASK_STATE_FAILED", "{nothing:?}");
+    let sent = rest(&server, None, "POST", "/message:send", &message("tck-complete-task")).await;
+    let path = format!("/tasks/{}/pushNotificationConfigs", sent.body["task"]["id"].as_str().unwrap());
+    for host in ["127.0.0.1", "localhost"] {
+        let config = json!({"url": format!("http://{host}:9/hook")});
+        let made = rest(&server, None, "POST", &path, &config).await;
+        assert_eq!(made.status, 200, "{host}: {made:?}");
+    }
 }

@@ -333,3 +333,29 @@ async fn what_is_not_offered_is_refused() {
     let everything = server.get("/v1/agents/ops/tasks").await;
     assert_eq!(everything.body["totalSize"], 1, "nothing was begun");
 }
+
+/// T11: a receiver whose name leads nowhere yet is kept, and looked at again at each sending; one whose name leads to this
+/// machine is refused, and so is one that nobody could be told safely.
+#[tokio::test]
+async fn receivers_may_not_resolve_yet() {
+    let folder = folder();
+    let server = serve(folder.path(), "");
+    let task = server.send("ops", &says("go")).await;
+    let path = format!("/v1/agents/ops/tasks/{}/pushNotificationConfigs", task["id"].as_str().unwrap());
+    let create = async |url: &str| server.post(&path, &json!({"url": url})).await;
+    let kept = create("https://nobody-has-this-name.invalid/hook").await;
+    assert_eq!(kept.status, 200, "{kept:?}");
+    let listed = server.ask("GET", &path, &[("a2a-version", "1.0")], b"").await;
+    assert_eq!(listed.body["configs"].as_array().unwrap().len(), 1, "{listed:?}");
+    for url in ["https://localhost/hook", "https://10.0.0.1/hook", "http://nobody-has-this-name.invalid/hook"]
+    {
+        let refused = create(url).await;
+        assert_eq!((refused.status, refused.reason()), (400, "INVALID_PARAMS"), "{url}: {refused:?}");
+    }
+    let inline = json!({"message": says("go"), "configuration": {"returnImmediately": true,
+        "taskPushNotificationConfig": {"url": "https://nobody-has-this-name.invalid/hook"}}});
+    assert_eq!(server.post("/v1/agents/ops/message:send", &inline).await.status, 200);
+    let hook = json!({"url": "https://nobody-has-this-name.invalid/hook", "events": ["hold.opened"]});
+    let webhook = server.post("/api/v1/subscriptions", &hook).await;
+    assert_eq!(webhook.status, 422, "a person can correct it: {webhook:?}");
+}

@@ -77,6 +77,15 @@ fn start(command: &mut Command) -> Server {
     }
 }
 
+/// A key of the user `ann` for the server whose configuration and data are in a folder, as the header that brings it.
+pub(crate) fn authorization(folder: &Path) -> String {
+    let mut command = standfast_testkit::standfast();
+    command.args(["keys", "create", "--user", "ann", "--config"]).arg(folder.join("standfast.yaml"));
+    let made = command.arg("--data").arg(folder.join("data")).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    format!("Bearer {}", String::from_utf8(made.stdout).unwrap().trim())
+}
+
 /// An answer over HTTP.
 #[derive(Debug)]
 pub(crate) struct Answer {

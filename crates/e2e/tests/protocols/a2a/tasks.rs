@@ -302,3 +302,102 @@ agents: {one: {llm: slow, tools: [execute_command], task: {}}}\n";
     let done = server.until("one", task["id"].as_str().unwrap(), "TASK_STATE_COMPLETED").await;
     assert_eq!(done["status"]["message"]["parts"][0]["text"], "done");
 }
+
+/// S0-44, C26: what a message that decides says, and its parts, ids and metadata, stand in the history beside the decision, for
+/// whoever reads the task later, also after `kill -9`; its model is not told them.
+#[tokio::test]
+async fn what_a_deciding_message_says_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = crate::a2a::v03::older(folder.path());
+    let decision = json!({"decision": "approve"});
+    let parts = json!([{"text": "Yes, but only this once"}, {"data": decision},
+        {"raw": "dGNr", "filename": "why.txt", "mediaType": "text/plain"}]);
+    let task = server.send("ops", &says("go")).await;
+    let mut message = replies(&task, parts.clone());
+    message["metadata"] = json!({"ticket": "T-7"});
+    let done = server.send("ops", &message).await;
+    assert_eq!(state(&done), "TASK_STATE_COMPLETED");
+    let kept = |task: &serde_json::Value| {
+        let history = task["history"].as_array().unwrap().clone();
+        let decided: Vec<_> = history
+            .into_iter()
+            .filter(|message| message["parts"][0]["data"]["decision"] == "approve")
+            .collect();
+        assert_eq!(decided.len(), 1, "{task}");
+        decided[0].clone()
+    };
+    let said = kept(&done);
+    assert_eq!(said["messageId"], message["messageId"]);
+    assert_eq!(said["role"], "ROLE_USER");
+    assert_eq!(said["metadata"], json!({"ticket": "T-7"}));
+    assert_eq!(said["parts"][0]["data"]["decided_by"], "local", "what was decided comes first");
+    assert_eq!(said["parts"].as_array().unwrap()[1..], parts.as_array().unwrap()[..], "then what was sent");
+    let server = crate::a2a::server::configured_again(server, folder.path());
+    let path = format!("/v1/agents/ops/tasks/{}", task["id"].as_str().unwrap());
+    let version = [("a2a-version", "1.0")];
+    assert_eq!(kept(&server.ask("GET", &path, &version, b"").await.body), said, "after kill -9");
+
+    // In the older dialect and in 0.3 the same; a decision on another surface has nothing beside it.
+    let begun = json!({"request": {"role": "user", "parts": [{"text": "go"}]}});
+    let task = server.post("/v1/agents/ops/message:send", &begun).await.body["task"].clone();
+    let decide = json!({"request": {"role": "user", "taskId": task["id"],
+        "parts": [{"text": "approve"}, {"data": {"decision": "approve"}}]}});
+    let done = server.post("/v1/agents/ops/message:send", &decide).await.body["task"].clone();
+    assert_eq!(kept(&done)["parts"][1], json!({"text": "approve"}), "{done}");
+    let task = server.send("ops", &says("go")).await;
+    let hold = asked(&task)[0]["hold_id"].as_str().unwrap().to_owned();
+    let native = json!({"resolution": "approve"});
+    assert_eq!(server.post(&format!("/api/v1/holds/{hold}/resolve"), &native).await.status, 200);
+    let done = server.until("ops", task["id"].as_str().unwrap(), "TASK_STATE_COMPLETED").await;
+    assert_eq!(kept(&done)["parts"].as_array().unwrap().len(), 1, "{done}");
+}
+
+/// S0-44: a message that decides several holds stands in the history once, beside the last of its decisions.
+#[tokio::test]
+async fn a_message_that_decides_several_is_kept_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let write =
+        |name: &str| format!(r#"{{tool: write_file, arguments: '{{"path": "{name}", "content": "x"}}'}}"#);
+    let script = format!("replies:\n- calls: [{}, {}]\n- text: done\n", write("a.txt"), write("b.txt"));
+    std::fs::write(folder.path().join("two.yaml"), script).unwrap();
+    let config = "llms: {s: {type: scripted, script: two.yaml}}\nagents: {ops: {llm: s, tools: [write_file], task: {}}}\n";
+    let server = crate::a2a::server::configured(folder.path(), config);
+    let task = server.send("ops", &says("go")).await;
+    let decided: Vec<_> = asked(&task)
+        .iter()
+        .map(|one| json!({"data": {"decision": "approve", "hold_id": one["hold_id"]}}))
+        .chain([json!({"text": "Both, please"})])
+        .collect();
+    let done = server.send("ops", &replies(&task, json!(decided))).await;
+    assert_eq!(state(&done), "TASK_STATE_COMPLETED", "{done}");
+    let history = done["history"].to_string();
+    assert_eq!(history.matches("Both, please").count(), 1, "{history}");
+    assert_eq!(history.matches("decided_by").count(), 2, "{history}");
+}
+
+/// S0-44, F1: killed at any moment while a message decides, a task has both, the decision and the words, or neither.
+#[tokio::test]
+async fn a_decision_and_its_words_are_kept_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = crate::a2a::v03::older(folder.path());
+    let mut decided = 0;
+    for round in 0..12_u64 {
+        let task = server.send("ops", &says("go")).await;
+        let body = json!({"message": replies(&task, json!([{"text": "Only this once"}, {"data": {"decision": "approve"}}]))});
+        let url = format!("{}/v1/agents/ops/message:send", server.program.base);
+        let sending =
+            server.client.post(url).header("content-type", "application/json").body(body.to_string());
+        let sending = tokio::spawn(async move { sending.send().await.is_ok() });
+        tokio::time::sleep(std::time::Duration::from_millis(round)).await;
+        server = crate::a2a::server::configured_again(server, folder.path());
+        let was_answered = sending.await.unwrap();
+        let path = format!("/v1/agents/ops/tasks/{}", task["id"].as_str().unwrap());
+        let now = server.ask("GET", &path, &[("a2a-version", "1.0")], b"").await.body;
+        let history = now["history"].to_string();
+        let (has_decision, has_words) = (history.contains("decided_by"), history.contains("Only this once"));
+        assert_eq!(has_decision, has_words, "{round}: {now}");
+        assert!(has_decision || !was_answered, "{round}: what was answered is durable: {now}");
+        decided += usize::from(has_decision);
+    }
+    assert!(decided > 0, "some were in time");
+}

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::a2a::server::{Answer, Server, configured, demo, demo_with, unique};
+use crate::a2a::server::{Answer, Server, authorization, configured, demo, demo_with, unique};
 use crate::a2a::streams::{Event, Reader};
 use standfast_testkit::receiver::{Got, Mood, Receiver};
 
@@ -352,11 +352,22 @@ async fn cards_for_both_versions() {
     assert_eq!(versions(&plain), ["1.0", "1.0", "1.0"]);
     assert_eq!(plain.body["description"], "Writes things down.", "as the configuration says");
     assert_eq!(plain.body["skills"][0]["description"], "Writes things down.");
+    let refused = server.rpc("ops", "agent/getAuthenticatedExtendedCard", json!(null)).await;
+    assert_eq!(refused.body["error"]["code"], -32004, "nobody is authenticated here: {refused:?}");
+    assert_eq!(card.body["supportsAuthenticatedExtendedCard"], false);
+    drop(server);
+    let keyed = older_config(folder.path()).replace("server: {", "server: {auth: {api_keys: true}, ");
+    let server = configured(folder.path(), &keyed);
+    let key = authorization(folder.path());
+    let known = [("authorization", key.as_str())];
+    let public = server.get(&path("ops")).await.body;
+    assert_eq!(public["supportsAuthenticatedExtendedCard"], true, "{public}");
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "agent/getAuthenticatedExtendedCard"}).to_string();
     for card in [
-        server.get("/v1/agents/ops/v1/card").await.body,
-        server.rpc("ops", "agent/getAuthenticatedExtendedCard", json!(null)).await.body["result"].clone(),
+        server.ask("GET", "/v1/agents/ops/v1/card", &known, b"").await.body,
+        server.ask("POST", "/v1/agents/ops", &known, body.as_bytes()).await.body["result"].clone(),
     ] {
-        assert_eq!(card["url"], json!(url), "{card}");
+        assert_eq!(card["url"], public["url"], "{card}");
         let skills = card["skills"].as_array().unwrap();
         assert!(skills.iter().any(|skill| skill["name"] == "write_file"), "{skills:?}");
     }
@@ -372,7 +383,7 @@ async fn the_root_and_the_door_speak_0_3() {
         .post("/v1/message:send", &json!({"message": message, "configuration": {"blocking": true}}))
         .await;
     assert_eq!(sent.body["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{sent:?}");
-    assert_eq!(server.get("/v1/card").await.body["name"], "ops");
+    assert_eq!(server.get("/v1/card").await.body["code"], -32004, "it is for those who are known");
     drop(server);
     let data = tempfile::tempdir().unwrap();
     let server = demo_with(data.path(), &["--auth", "keys"]);
@@ -452,4 +463,57 @@ async fn receivers_are_set_listed_and_deleted_by_0_3() {
     assert_eq!(server.ask("DELETE", &format!("{path}/other"), &[], b"").await.status, 200);
     assert_eq!(asks("delete", json!({"id": id, "pushNotificationConfigId": "mine"})).await, Value::Null);
     assert_eq!(asks("list", json!({"id": id})).await, json!([]));
+}
+
+/// What 0.3 says differently: a task that is not there is told by the first words, and cancelling twice is a mistake; in 1.0
+/// the second changes nothing.
+#[tokio::test]
+async fn what_0_3_says_of_tasks_that_are_gone_or_cancelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = older(folder.path());
+    for (method, params) in [
+        ("tasks/get", json!({"id": "run_x"})),
+        ("tasks/cancel", json!({"id": "run_x"})),
+        ("tasks/pushNotificationConfig/list", json!({"id": "run_x"})),
+    ] {
+        let answer = server.rpc("ops", method, params).await;
+        let said = answer.body["error"]["message"].as_str().unwrap();
+        assert!(said.starts_with("Task not found:"), "{method}: {said}");
+    }
+    let rest = server.get("/v1/agents/ops/v1/tasks/run_x").await;
+    assert!(rest.body["message"].as_str().unwrap().starts_with("Task not found:"), "{rest:?}");
+    let rpc = Binding::Rpc;
+    for over_rest in [false, true] {
+        let task = rpc.send(&server, rpc.message(None, rpc.parts("go", None)), json!({})).await.unwrap();
+        let id = task["id"].as_str().unwrap();
+        let cancel = async || {
+            if over_rest {
+                let answer =
+                    server.ask("POST", &format!("/v1/agents/ops/v1/tasks/{id}:cancel"), &[], b"").await;
+                answer.body["code"].clone()
+            } else {
+                server.rpc("ops", "tasks/cancel", json!({"id": id})).await.body["error"]["code"].clone()
+            }
+        };
+        assert_eq!(cancel().await, Value::Null, "the first cancels");
+        assert_eq!(cancel().await, -32002, "the second finds nothing to cancel");
+        let newer = server.rpc("ops", "CancelTask", json!({"id": id})).await;
+        assert_eq!(newer.body["result"]["status"]["state"], "TASK_STATE_CANCELED", "{newer:?}");
+    }
+}
+
+/// Whoever is not known is told by HTTP, as clients of 0.3 expect it: 401, with how to say who you are.
+#[tokio::test]
+async fn callers_of_0_3_who_are_not_known_get_401() {
+    let data = tempfile::tempdir().unwrap();
+    let server = demo_with(data.path(), &["--auth", "keys"]);
+    for method in
+        ["message/send", "message/stream", "tasks/resubscribe", "agent/getAuthenticatedExtendedCard"]
+    {
+        let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": {"id": "run_x"}});
+        let answer = server.post("/v1/agents/ops", &body).await;
+        assert_eq!(answer.status, 401, "{method}: {answer:?}");
+        assert_eq!(answer.headers["www-authenticate"], "Bearer", "{method}");
+        assert_eq!(answer.body["error"]["code"], -31401, "{method}: {answer:?}");
+    }
 }

@@ -12,7 +12,7 @@ fn read(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// S2-24, S2-25, C9: `export --files` writes a file for each call, an index, and a file for each conversation with what is
+/// C9: `export --files` writes a file for each call, an index, and a file for each conversation with what is
 /// needed to go on; again when something changed.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_and_conversations_are_written_as_files() {
@@ -73,7 +73,7 @@ fn export(folder: &Path, files: &Path) -> Value {
     serde_json::from_str(said.trim().lines().last().unwrap()).unwrap()
 }
 
-/// S2-24, S2-25, C9: with `mirror` a server keeps the same files itself, as things happen and from the log at its start.
+/// C9: with `mirror` a server keeps the same files itself, as things happen and from the log at its start.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_keeps_the_files_up_to_date() {
     let outside = Outside::answering(json!({})).await;

@@ -1,6 +1,6 @@
 //! Chat: what an agent answers when it is done, when somebody is needed, and when it is still at work.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::teal::elsewhere::Elsewhere;
 use crate::teal::server::{BASE, Folder, Line, demo, says, text, trail};
@@ -220,4 +220,79 @@ async fn a_task_that_fails_says_so() {
     assert!(detail.contains(" failed: "), "{detail}");
     let task = detail.split_whitespace().nth(1).unwrap();
     assert_eq!(server.task("ops", &json!(task)).await["status"], "Failed");
+}
+
+/// S1-10, C6: for runs that begin here one held call holds its whole reply without anybody saying so; the same agent lets
+/// the harmless call run elsewhere, and `hold_batch: false` does so here too.
+#[tokio::test]
+async fn one_held_call_holds_its_whole_reply_by_default() {
+    let elsewhere = Elsewhere::quick().await;
+    let folder = Folder::new(&elsewhere, &[("batch", &[Line::Says("x")]), ("ops", &[Line::Says("x")])], "");
+    let script = json!({"replies": [
+        {"calls": [
+            {"tool": "read_file", "arguments": r#"{"path": "a.txt"}"#},
+            {"tool": "ShellCommand", "arguments": r#"{"command": "echo hi"}"#}
+        ]},
+        {"text": "done"}
+    ]});
+    for name in ["batch", "ops"] {
+        std::fs::write(folder.folder.path().join(format!("{name}.script.yaml")), script.to_string()).unwrap();
+    }
+    let config = std::fs::read_to_string(folder.config()).unwrap();
+    std::fs::write(folder.config(), config.replace("hitl: {hold_batch: true}", "")).unwrap();
+    let server = folder.serve();
+    let waiting = |paused: &Value| -> Vec<String> {
+        paused["tool_calls"].as_array().unwrap().iter().map(|call| text(&call["name"]).to_owned()).collect()
+    };
+    let paused = server.paused("batch").await;
+    assert_eq!(waiting(&paused), ["read_file", "ShellCommand"], "nobody said anything about it");
+    let task = server.task("batch", &paused["task_id"]).await;
+    assert!(!trail(&task).iter().any(|line| line.contains("hello")), "nothing has run: {task}");
+    drop(server);
+    let server = folder.serve();
+    let done = server.approve(&paused["request_id"]).await;
+    assert_eq!(done.body["output"], "done", "{done:?}");
+    assert_eq!(waiting(&server.paused("ops").await), ["ShellCommand"], "hold_batch: false");
+    let native = json!({"input": "please", "wait": "settled"});
+    let native = server.post("/api/v1/agents/batch/runs", &native).await;
+    let run = server.get(&format!("/api/v1/runs/{}", text(&native.body["id"]))).await;
+    assert_eq!(run.body["holds"].as_array().map(Vec::len), Some(1), "elsewhere it is as before: {run:?}");
+}
+
+/// S1-20, C11: the client says how long it waits, by argument or by `Prefer`; 202 says how to go on, and whoever goes on by
+/// GET, plainly or as a stream, gets the answer to their one request, however often they ask.
+#[tokio::test]
+async fn the_client_chooses_how_long_to_wait() {
+    let elsewhere = Elsewhere::slow().await;
+    let folder = Folder::new(&elsewhere, &[("ops", &[Line::Asks(&["/a"]), Line::Says("done")])], "");
+    let server = folder.serve();
+    let paused = server.paused("ops").await;
+    let url = format!("{BASE}/resume/{}?wait=1", text(&paused["request_id"]));
+    let working = server.post(&url, &json!({"action": "approve"})).await;
+    assert_eq!((working.status, &working.body["status"]), (202, &json!("Running")), "{working:?}");
+    let base = &server.program.base;
+    let task = format!("{base}{BASE}/ops/tasks/{}", text(&paused["task_id"]));
+    assert_eq!(working.body["task_url"], task.as_str());
+    assert_eq!(working.body["response_url"], format!("{task}/response"));
+    assert_eq!(working.body["stream_url"], format!("{task}/response/sse"));
+    assert_eq!(working.headers["location"], format!("{task}/response"));
+    assert_eq!(working.headers["retry-after"], "1");
+    assert_eq!(working.body["request_id"], paused["request_id"]);
+    let path = |url: &Value| text(url).strip_prefix(base.as_str()).unwrap().to_owned();
+    let response = path(&working.body["response_url"]);
+    let still = server.get(&format!("{response}?wait=0")).await;
+    assert_eq!(still.status, 202, "{still:?}");
+    let wrong = server.get(&format!("{response}?wait=soon")).await;
+    assert_eq!(wrong.status, 400, "{wrong:?}");
+    let stream = path(&working.body["stream_url"]);
+    let (streamed, answered, ()) = tokio::join!(server.get(&stream), server.get(&response), async {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        elsewhere.answer();
+    });
+    assert_eq!((answered.status, &answered.body["output"]), (200, &json!("done")), "{answered:?}");
+    assert!(streamed.text.contains("event: final-response"), "{}", streamed.text);
+    assert_eq!(server.get(&response).await.body, answered.body, "asked again, it is told again");
+    assert_eq!(elsewhere.got(), ["/a"], "one request, one call");
+    let foreign = server.get(&response.replace("/ops/", "/nobody/")).await;
+    assert_eq!(foreign.status, 404);
 }

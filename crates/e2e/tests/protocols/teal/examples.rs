@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::teal::server::{Server, demo};
+use crate::teal::elsewhere::Elsewhere;
+use crate::teal::server::{Folder, Line, Server, demo};
 
 fn client(server: &Server, more: &[&str], typed: &str) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/teal_agents_client.py");
@@ -30,4 +31,23 @@ async fn the_python_client_goes_round_the_loop() {
     let rejected = client(&server, &[], "hm\nreject\n");
     let said = String::from_utf8_lossy(&rejected.stdout).into_owned();
     assert!(said.ends_with("Canceled: The task was canceled\n"), "{said}");
+}
+
+/// S1-20, C11: a task that works for longer than the client waits is asked for until it is over; nothing is sent twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_client_goes_on_when_it_has_not_waited_long_enough() {
+    let elsewhere = Elsewhere::slow().await;
+    let folder = Folder::new(&elsewhere, &[("ops", &[Line::Asks(&["/a"]), Line::Says("done")])], "");
+    let server = folder.serve();
+    let later = elsewhere.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
+        later.answer();
+    });
+    let run = tokio::task::spawn_blocking(move || (client(&server, &["--yes", "--wait", "1"], ""), server));
+    let (output, _server) = run.await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("still at work\n") && said.ends_with("done\n"), "{said}");
+    assert_eq!(elsewhere.got(), ["/a"], "one call");
 }

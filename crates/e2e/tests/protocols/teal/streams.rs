@@ -74,3 +74,28 @@ async fn every_end_of_a_stream_has_its_name() {
     let [(name, stopped)] = told.as_slice() else { panic!("{told:?}") };
     assert_eq!((name.as_str(), &stopped["status"]), ("state-response", &json!("Canceled")));
 }
+
+/// S1-34: a stream that has nothing to tell sends comments, over the wire, so that nobody on the way takes it for dead; the
+/// answer still comes behind them.
+#[tokio::test]
+async fn streams_are_kept_alive_while_they_wait_for_longer() {
+    let elsewhere = Elsewhere::slow().await;
+    let folder = Folder::new(&elsewhere, &[("ops", &[Line::Asks(&["/a"]), Line::Says("done")])], "");
+    let server = folder.serve();
+    let paused = server.paused("ops").await;
+    let url = format!("{}{BASE}/resume/{}/sse", server.program.base, text(&paused["request_id"]));
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let sent = client.post(url).header("content-type", "application/json").body(r#"{"action": "approve"}"#);
+    let mut stream = sent.send().await.unwrap();
+    let mut heard = String::new();
+    while !heard.lines().any(|line| line.starts_with(':')) {
+        let chunk = tokio::time::timeout(std::time::Duration::from_secs(60), stream.chunk()).await;
+        heard.push_str(std::str::from_utf8(&chunk.unwrap().unwrap().unwrap()).unwrap());
+    }
+    assert!(!heard.contains("data:"), "nothing has happened yet: {heard:?}");
+    elsewhere.answer();
+    while let Some(chunk) = stream.chunk().await.unwrap() {
+        heard.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+    assert!(heard.contains("event: final-response"), "{heard}");
+}

@@ -55,7 +55,7 @@ impl TaskQueue {
                 }
             }
         };
-        self.submit.begin(who, beginning).await
+        Ok(self.submit.begin(who, beginning).await?.id)
     }
 
     /// The agent of this server that is to work on such a task: the one it is meant for, if that serves the inbox, or the

@@ -169,11 +169,13 @@ impl<'a> ToolFactory<'a> {
             process_limit: keys.max_processes.unwrap_or(usual.process_limit),
             memory_limit: keys.max_memory.unwrap_or(usual.memory_limit),
             file_limit: keys.max_file_size.unwrap_or(usual.file_limit),
+            disk_limit: keys.max_disk.unwrap_or(usual.disk_limit),
             confinement: match keys.sandbox {
                 Some(Sandbox::Off) => Confinement::Off,
                 Some(Sandbox::On) | None => Confinement::On,
             },
             network: reach(keys.network),
+            writable: self.readable(keys.writable.as_deref()),
             readable: self.readable(keys.readable.as_deref()),
             protected: self.protected.clone(),
             ..usual

@@ -114,8 +114,8 @@ fn without_sandbox(path: &Path, sandbox: Option<Sandbox>, tree: &Node, found: &m
         return;
     }
     let key = path.key("sandbox");
-    if ["network", "readable"].iter().any(|limit| tree.find(&path.key(limit)).is_some()) {
-        let what = format!("`{path}` has no sandbox, so `network` and `readable` have no effect");
+    if ["network", "readable", "writable"].iter().any(|limit| tree.find(&path.key(limit)).is_some()) {
+        let what = format!("`{path}` has no sandbox, so `network`, `readable` and `writable` have no effect");
         found.problem(tree, &key, what, "remove them, or write `sandbox: on`");
     }
     let what = format!("commands of `{path}` can do whatever the server's user can do");

@@ -5,6 +5,7 @@
 use garde::Validate;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use standfast_engine::settings::HISTORY_TOKENS;
 
 use super::store::Sql;
 use super::values::{AfterGrace, OnDeny, OnTimeout, SelfApproval, Span, more_than_nothing};
@@ -39,6 +40,11 @@ pub struct Agent {
     /// applies.
     #[garde(inner(range(min = 1)))]
     pub max_turns: Option<u32>,
+    /// About how many tokens of a session's earlier runs the model is sent with each new run of that session; 0 sends
+    /// none. The newest come whole, older ones without tool calls, and what does not fit is left out.
+    #[garde(inner(range(max = 1_000_000)))]
+    #[schemars(extend("default" = HISTORY_TOKENS))]
+    pub history_tokens: Option<u32>,
     /// Limits of one run; beyond them the run fails.
     #[garde(dive)]
     #[serde(default)]
@@ -197,8 +203,8 @@ pub struct Hitl {
     /// With `on_timeout: keep`: what happens when the grace period ends.
     #[schemars(extend("default" = "fail"))]
     pub after_grace: Option<AfterGrace>,
-    /// Whether one held call holds all calls of its reply. Otherwise the others run immediately.
-    #[schemars(extend("default" = false))]
+    /// Whether one held call holds all calls of its reply. Otherwise the others run immediately. Default: true for runs
+    /// that begin over Teal Agents, false for all others.
     pub hold_batch: Option<bool>,
 }
 

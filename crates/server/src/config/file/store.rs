@@ -18,6 +18,9 @@ pub struct SessionStore {
     /// For `backend: sql`: the database.
     #[garde(dive)]
     pub sql: Option<Sql>,
+    /// For `backend: file`: the directory.
+    #[garde(dive)]
+    pub file: Option<Files>,
     /// For `backend: sql`: a directory, relative to the configuration file, in which the server writes readable copies
     /// of the calls of async tools and of the sessions. They cannot be imported.
     #[garde(inner(length(min = 1)))]
@@ -32,8 +35,22 @@ pub enum Backend {
     Sql,
     /// In memory: a restart loses its runs.
     Memory,
-    /// Readable files. Not available yet.
+    /// Readable files below one directory, for a server that is alone.
     File,
+}
+
+/// Readable files.
+#[derive(Debug, Clone, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
+pub struct Files {
+    /// The directory, relative to the configuration file. It is created if it is missing, and belongs to one server.
+    #[garde(length(min = 1))]
+    pub directory: String,
+    /// The URL of a Redis that indexes the calls of async tools, such as `redis://:password@localhost:6379/0`. It is
+    /// optional: without it, or while it is away, lookups read the files. Write `${NAME}` and set the variable, to keep the
+    /// password out of the file.
+    pub redis: Option<Secret>,
 }
 
 /// A database.

@@ -107,10 +107,11 @@ pub struct CommandKeys {
     /// Whether a command that is not listed is refused (true) or needs approval (false). Default: true with
     /// `allowed_commands`, false without.
     pub deny_by_default: Option<bool>,
-    /// Where commands run, and the only directory that they can write to; relative to the configuration file. Default:
-    /// `workspace` beside it.
+    /// Where commands run, and what they can change; relative to the configuration file. Default: `workspace` beside it.
     #[garde(inner(length(min = 1)))]
     pub working_directory: Option<String>,
+    /// Directories that commands can change, in addition to the working directory.
+    pub writable: Option<Vec<String>>,
     /// Directories that commands can read, in addition to the working directory and those of the system.
     pub readable: Option<Vec<String>>,
     /// How long a command may run.
@@ -130,6 +131,11 @@ pub struct CommandKeys {
     #[garde(inner(range(min = 1)))]
     #[schemars(extend("default" = 2147483648u64))]
     pub max_file_size: Option<u64>,
+    /// How many bytes a command may write to files in all, also to those that it removes again; one that writes more is
+    /// killed.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 4294967296u64))]
+    pub max_disk: Option<u64>,
     /// Whether the kernel confines the programs. With `on` the server does not start on a kernel that cannot.
     #[schemars(extend("default" = "on"))]
     pub sandbox: Option<Sandbox>,

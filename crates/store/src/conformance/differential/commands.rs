@@ -103,7 +103,7 @@ fn about_hold(random: &mut Random, run: &Run, hold: &Hold, now: Timestamp) -> Co
         2 => Command::Reopen { hold: hold.key, expires_at: Some(now.plus(Millis::seconds(90))) },
         3 => Command::Vote(seen),
         4 => Command::Progress { call, note: Body::text("half"), processing: Some(random.one_in(2)) },
-        _ => Command::Resolve(Resolve { decide: seen, resolution, idempotency_key: None }),
+        _ => Command::Resolve(Resolve { decide: seen, resolution, idempotency_key: None, message: None }),
     }
 }
 

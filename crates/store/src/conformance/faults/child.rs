@@ -13,9 +13,8 @@ use std::time::Duration;
 use standfast_core::id::{RunId, Seq};
 
 use super::super::support::{NewRun, Scribe, block_on, checked};
-use super::{check_all, cycle, open};
-use crate::sqlite::SqliteStore;
-use crate::{RunStore, StoreError};
+use super::{StoppableStore, check_all, cycle, open_any};
+use crate::StoreError;
 
 /// The file could not be opened.
 pub const REFUSED: u8 = 3;
@@ -32,7 +31,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let number = |text: &str| text.parse::<u64>().unwrap();
-    let store = match open(Path::new(file)) {
+    let store = match open_any(Path::new(file)) {
         Ok(store) => store,
         Err(error) => {
             say(&format!("refused {error}"));
@@ -43,7 +42,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
         let work = |thread| {
             let (store, seed) = (store.clone(), number(seed) * 1000 + thread);
             let cycles = number(cycles);
-            scope.spawn(move || (0..cycles).find_map(|n| one_cycle(&store, seed * 100_000 + n)))
+            scope.spawn(move || (0..cycles).find_map(|n| one_cycle(&*store, seed * 100_000 + n)))
         };
         let threads: Vec<_> = (0..number(threads)).map(work).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -53,7 +52,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
 }
 
 /// Appends one cycle; how the process ends, if it does.
-fn one_cycle(store: &SqliteStore, seed: u64) -> Option<u8> {
+fn one_cycle(store: &dyn StoppableStore, seed: u64) -> Option<u8> {
     for batch in cycle(&mut Scribe::new(seed), &NewRun::of("helper")) {
         let (run, seq) = (batch.run(), batch.row.run.state.seq);
         match (block_on(store.append(vec![batch])), store.stopped()) {
@@ -176,9 +175,9 @@ impl ChildProcess {
 
 /// What is wrong with a file after its process ended: an acknowledged append that is gone, or a run that is not whole.
 pub fn check_after(file: &Path, acked: &[(RunId, Seq)]) -> Vec<String> {
-    let store = match open(file) {
+    let store = match open_any(file) {
         Ok(store) => store,
-        Err(error) => return vec![format!("the file cannot be opened: {error}")],
+        Err(error) => return vec![format!("it cannot be opened: {error}")],
     };
     let lost = |(run, seq): &(RunId, Seq)| match checked(&*store, *run) {
         Ok(row) if row.run.state.seq >= *seq => None,

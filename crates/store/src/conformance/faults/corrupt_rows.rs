@@ -37,7 +37,7 @@ pub const GARBAGE: [&str; 10] = [
 ];
 
 /// The columns that are overwritten, with the rows of the victim.
-pub const COLUMNS: [(&str, &str, &str); 39] = [
+pub const COLUMNS: [(&str, &str, &str); 40] = [
     ("runs", "id", "no = 1"),
     ("runs", "tenant", "no = 1"),
     ("runs", "agent", "no = 1"),
@@ -61,6 +61,7 @@ pub const COLUMNS: [(&str, &str, &str); 39] = [
     ("runs", "wake_at", "no = 1"),
     ("runs", "due_at", "no = 1"),
     ("runs", "state", "no = 1"),
+    ("runs", "packed", "no = 1"),
     ("links", "count", "key >> 20 = 1"),
     ("links", "at", "key >> 20 = 1"),
     ("links", "actor", "key >> 20 = 1"),

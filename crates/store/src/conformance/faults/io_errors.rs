@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::child::{ProcessReport, Program, REFUSED, STOPPED, UNAVAILABLE, Work, check_after};
-use super::{Report, fresh_file};
+use super::{FreshPlace, Report, fresh_file};
 
 /// What fails: which calls, and how.
 const FAILURES: [(&str, &str); 4] =
@@ -16,6 +16,12 @@ const FAILURES: [(&str, &str); 4] =
 /// Fails so many syncs and writes, each the k-th of its process.
 #[must_use]
 pub fn io_errors(program: &Program, count: usize) -> Report {
+    io_errors_of(program, count, fresh_file)
+}
+
+/// The same for stores in other places.
+#[must_use]
+pub fn io_errors_of(program: &Program, count: usize, fresh: FreshPlace) -> Report {
     let id = "F15";
     let what = "I/O error at the k-th sync or write";
     if Command::new("strace").arg("-V").output().is_err() {
@@ -28,15 +34,15 @@ pub fn io_errors(program: &Program, count: usize) -> Report {
         let (calls, error) = FAILURES[n % FAILURES.len()];
         // Few syncs and many writes for each append: the later ones are spread out.
         let k = 1 + n / FAILURES.len() * if calls == "pwrite64" { 7 } else { 1 };
-        if let Err(why) = fail(program, calls, error, k) {
+        if let Err(why) = fail(program, (calls, error), k, fresh) {
             violations.push(format!("{error} at {calls} number {k}: {why}"));
         }
     }
     Report { id, what, count, violations }
 }
 
-fn fail(program: &Program, calls: &str, error: &str, k: usize) -> Result<(), String> {
-    let (directory, file) = fresh_file();
+fn fail(program: &Program, (calls, error): (&str, &str), k: usize, fresh: FreshPlace) -> Result<(), String> {
+    let (directory, file) = fresh();
     let trace = directory.path().join("trace");
     let under = [
         "strace".to_owned(),
@@ -59,7 +65,9 @@ fn fail(program: &Program, calls: &str, error: &str, k: usize) -> Result<(), Str
     }
     // SQLite overlooks a failed sync of the directory; that of the file and its WAL is ours to notice.
     let failed = trace.lines().position(|line| line.contains("(INJECTED)") && is_of_database(line));
-    let Some(failed) = failed else { return ended_with(&said, &[0]) };
+    // The file store refuses to begin in a folder whose name may be lost.
+    let overlooked = if file.extension().is_some() { &[0][..] } else { &[0, REFUSED] };
+    let Some(failed) = failed else { return ended_with(&said, overlooked) };
     let touches = trace.lines().skip(failed + 1).filter(|line| is_write(line)).count();
     match touches {
         // Nothing was there yet: an open that is refused takes back what it began.
@@ -72,7 +80,8 @@ fn fail(program: &Program, calls: &str, error: &str, k: usize) -> Result<(), Str
 }
 
 fn is_of_database(line: &str) -> bool {
-    line.contains("standfast.db") && !line.contains("standfast.db-shm")
+    let is_sqlite = line.contains("standfast.db") && !line.contains("standfast.db-shm");
+    is_sqlite || line.contains("standfast-files")
 }
 
 fn is_write(line: &str) -> bool {

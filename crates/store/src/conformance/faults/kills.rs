@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::random::Random;
 use super::child::{Program, Work, check_after};
-use super::{Report, fresh_file};
+use super::{FreshPlace, Report, fresh_file};
 
 /// A run of the process starts over with a new file after so many kills, so that checking stays quick.
 const KILLS_OF_A_FILE: usize = 10;
@@ -14,13 +14,19 @@ const KILLS_OF_A_FILE: usize = 10;
 /// Kills the process so many times.
 #[must_use]
 pub fn kills(program: &Program, count: usize) -> Report {
+    kills_of(program, count, fresh_file)
+}
+
+/// The same for stores in other places.
+#[must_use]
+pub fn kills_of(program: &Program, count: usize, fresh: FreshPlace) -> Report {
     let mut random = Random::new(9);
     let mut violations = Vec::new();
-    let (mut directory, mut file) = fresh_file();
+    let (mut directory, mut file) = fresh();
     let mut acked = Vec::new();
     for n in 0..count {
         if n % KILLS_OF_A_FILE == 0 {
-            (directory, file) = fresh_file();
+            (directory, file) = fresh();
             acked.clear();
         }
         let work = Work { seed: n as u64, threads: 4, cycles: 1_000_000 };

@@ -169,6 +169,7 @@ impl Scribe {
             inbox: new.inbox.clone(),
             message: new.message.clone(),
             taken: Admission::Queued,
+            history: None,
         };
         let (limits, verdicts) = (Limits::default(), Verdicts::default());
         let ctx = self.context(Actor::Client(user("olga")), &definition, &verdicts, &limits);

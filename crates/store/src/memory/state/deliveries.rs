@@ -8,7 +8,7 @@ use standfast_core::id::{RunId, Seq, Shard};
 use standfast_core::name::Tenant;
 use standfast_core::time::Timestamp;
 
-use super::State;
+use super::{ChangeMark, State};
 use crate::batch::{Batch, Notice};
 use crate::fairness::take_turns;
 use crate::query::{DueNotice, Page, SettleNotice};
@@ -18,29 +18,29 @@ use crate::subscription::{
 
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
-    subscriptions: BTreeMap<(Tenant, String), Subscription>,
-    notices: BTreeMap<i64, NoticeEntry>,
-    dead: BTreeMap<i64, DeadEntry>,
+    pub(super) subscriptions: BTreeMap<(Tenant, String), Subscription>,
+    pub(super) notices: BTreeMap<i64, NoticeEntry>,
+    pub(super) dead: BTreeMap<i64, DeadEntry>,
 }
 
 #[derive(Debug)]
-struct NoticeEntry {
-    tenant: Tenant,
-    shard: Shard,
-    run: RunId,
-    notice: Notice,
+pub(super) struct NoticeEntry {
+    pub(super) tenant: Tenant,
+    pub(super) shard: Shard,
+    pub(super) run: RunId,
+    pub(super) notice: Notice,
     /// The first event of the newest append that asked for it.
-    latest: Seq,
-    attempts: u32,
+    pub(super) latest: Seq,
+    pub(super) attempts: u32,
 }
 
 #[derive(Debug)]
-struct DeadEntry {
-    tenant: Tenant,
-    shard: Shard,
-    latest: Seq,
-    owner: String,
-    letter: DeadLetter,
+pub(super) struct DeadEntry {
+    pub(super) tenant: Tenant,
+    pub(super) shard: Shard,
+    pub(super) latest: Seq,
+    pub(super) owner: String,
+    pub(super) letter: DeadLetter,
 }
 
 impl State {
@@ -58,12 +58,17 @@ impl State {
     }
 
     pub(super) fn put_notice(&mut self, run: RunId, tenant: &Tenant, notice: Notice, latest: Seq) {
-        let same =
-            |entry: &&mut NoticeEntry| entry.run == run && entry.notice.subscription == notice.subscription;
-        match self.deliveries.notices.values_mut().find(same) {
-            Some(entry) => entry.latest = entry.latest.max(latest),
+        let same = |entry: &NoticeEntry| entry.run == run && entry.notice.subscription == notice.subscription;
+        let found = self.deliveries.notices.iter_mut().find(|(_, entry)| same(entry));
+        match found {
+            Some((no, entry)) => {
+                entry.latest = entry.latest.max(latest);
+                let no = *no;
+                self.touch(|| ChangeMark::Notice(no));
+            }
             None => {
                 let no = self.next_number();
+                self.touch(|| ChangeMark::Notice(no));
                 let (tenant, shard) = (tenant.clone(), run.shard(tenant));
                 let entry = NoticeEntry { tenant, shard, run, notice, latest, attempts: 0 };
                 self.deliveries.notices.insert(no, entry);
@@ -71,7 +76,7 @@ impl State {
         }
     }
 
-    pub(in super::super) fn due_notices(&self, query: &NoticeQuery) -> Vec<DueNotice> {
+    pub(crate) fn due_notices(&self, query: &NoticeQuery) -> Vec<DueNotice> {
         let is_due = |entry: &NoticeEntry| {
             entry.notice.due_at <= query.now
                 && query.shards.contains(entry.shard)
@@ -101,11 +106,12 @@ impl State {
         taken.into_iter().filter_map(row).collect()
     }
 
-    pub(in super::super) fn count_subscriptions(&self, count: &SubscriptionCount) -> usize {
+    pub(crate) fn count_subscriptions(&self, count: &SubscriptionCount) -> usize {
         self.deliveries.subscriptions.values().filter(|one| count.counts(one)).count()
     }
 
-    pub(in super::super) fn settle_notice(&mut self, no: i64, settle: SettleNotice) {
+    pub(crate) fn settle_notice(&mut self, no: i64, settle: SettleNotice) {
+        self.touch(|| ChangeMark::Notice(no));
         let Some(entry) = self.deliveries.notices.get_mut(&no) else { return };
         match settle {
             SettleNotice::Delivered { upto } if entry.latest > upto => {
@@ -133,16 +139,17 @@ impl State {
                 let (tenant, shard, latest) = (entry.tenant.clone(), entry.shard, entry.latest);
                 let owner = entry.notice.owner.clone();
                 self.deliveries.notices.remove(&no);
+                self.touch(|| ChangeMark::Letter(no));
                 self.deliveries.dead.insert(no, DeadEntry { tenant, shard, latest, owner, letter });
             }
         }
     }
 
-    pub(in super::super) fn subscription(&self, tenant: Tenant, id: String) -> Option<Subscription> {
+    pub(crate) fn subscription(&self, tenant: Tenant, id: String) -> Option<Subscription> {
         self.deliveries.subscriptions.get(&(tenant, id)).cloned()
     }
 
-    pub(in super::super) fn list_subscriptions(&self, query: &SubscriptionQuery) -> Vec<Subscription> {
+    pub(crate) fn list_subscriptions(&self, query: &SubscriptionQuery) -> Vec<Subscription> {
         let is_wanted = |one: &&Subscription| {
             one.tenant == query.tenant
                 && query.owner.as_ref().is_none_or(|owner| one.owner == *owner)
@@ -151,29 +158,32 @@ impl State {
         self.deliveries.subscriptions.values().filter(is_wanted).take(query.limit).cloned().collect()
     }
 
-    pub(in super::super) fn put_subscription(&mut self, new: Subscription) -> bool {
+    pub(crate) fn put_subscription(&mut self, new: Subscription) -> bool {
         let key = (new.tenant.clone(), new.id.clone());
         let is_new = !self.deliveries.subscriptions.contains_key(&key);
         if is_new {
+            self.touch(|| ChangeMark::Subscription(key.0.clone(), key.1.clone()));
             self.deliveries.subscriptions.insert(key, new);
         }
         is_new
     }
 
-    pub(in super::super) fn change_subscription(&mut self, before: &str, after: Subscription) -> bool {
+    pub(crate) fn change_subscription(&mut self, before: &str, after: Subscription) -> bool {
         let key = (after.tenant.clone(), after.id.clone());
         let found = self.deliveries.subscriptions.get_mut(&key).filter(|found| found.facts == before);
         let Some(found) = found else { return false };
         *found = Subscription { scope: found.scope.clone(), owner: found.owner.clone(), ..after };
+        self.touch(|| ChangeMark::Subscription(key.0, key.1));
         true
     }
 
-    pub(in super::super) fn delete_subscription(&mut self, tenant: Tenant, id: String) -> bool {
-        self.deliveries.dead.retain(|_, dead| dead.tenant != tenant || dead.letter.subscription != id);
+    pub(crate) fn delete_subscription(&mut self, tenant: Tenant, id: String) -> bool {
+        self.forget_letters_that(|dead| dead.tenant == tenant && dead.letter.subscription == id);
+        self.touch(|| ChangeMark::Subscription(tenant.clone(), id.clone()));
         self.deliveries.subscriptions.remove(&(tenant, id)).is_some()
     }
 
-    pub(in super::super) fn dead_letters(&self, query: &DeadQuery) -> Page<DeadLetter> {
+    pub(crate) fn dead_letters(&self, query: &DeadQuery) -> Page<DeadLetter> {
         let is_wanted = |dead: &&DeadEntry| {
             dead.tenant == query.tenant
                 && dead.letter.subscription == query.subscription
@@ -190,10 +200,18 @@ impl State {
 
     /// Deletes the dead letters of a run.
     pub(super) fn forget_letters(&mut self, run: RunId) {
-        self.deliveries.dead.retain(|_, dead| dead.letter.run != run);
+        self.forget_letters_that(|dead| dead.letter.run == run);
     }
 
-    pub(in super::super) fn resend(&mut self, tenant: &Tenant, no: i64, at: Timestamp) -> bool {
+    fn forget_letters_that(&mut self, is_meant: impl Fn(&DeadEntry) -> bool) {
+        let meant = self.deliveries.dead.iter().filter(|(_, dead)| is_meant(dead)).map(|(no, _)| *no);
+        for no in meant.collect::<Vec<i64>>() {
+            self.touch(|| ChangeMark::Letter(no));
+            self.deliveries.dead.remove(&no);
+        }
+    }
+
+    pub(crate) fn resend(&mut self, tenant: &Tenant, no: i64, at: Timestamp) -> bool {
         if self.deliveries.dead.get(&no).is_none_or(|dead| dead.tenant != *tenant) {
             return false;
         }
@@ -201,21 +219,24 @@ impl State {
         else {
             return false;
         };
-        let same = |entry: &&mut NoticeEntry| {
-            entry.run == letter.run && entry.notice.subscription == letter.subscription
-        };
-        match self.deliveries.notices.values_mut().find(same) {
-            Some(entry) => {
+        self.touch(|| ChangeMark::Letter(no));
+        let same =
+            |entry: &NoticeEntry| entry.run == letter.run && entry.notice.subscription == letter.subscription;
+        match self.deliveries.notices.iter_mut().find(|(_, entry)| same(entry)) {
+            Some((no, entry)) => {
                 entry.notice.from = entry.notice.from.min(letter.from);
                 entry.notice.due_at = at;
                 entry.latest = entry.latest.max(latest);
                 entry.attempts = 0;
+                let no = *no;
+                self.touch(|| ChangeMark::Notice(no));
             }
             None => {
                 let run = letter.run;
                 let subscription = letter.subscription;
                 let notice = Notice { subscription, owner, from: letter.from, due_at: at };
                 let no = self.next_number();
+                self.touch(|| ChangeMark::Notice(no));
                 let entry = NoticeEntry { tenant, shard, run, notice, latest, attempts: 0 };
                 self.deliveries.notices.insert(no, entry);
             }

@@ -10,7 +10,7 @@ use standfast_core::name::{AgentName, Tenant};
 use standfast_core::project::{HoldRow, Phase, RunRow};
 use standfast_core::time::Timestamp;
 
-use super::{HoldEntry, RunEntry, SessionEntry, State};
+use super::{ChangeMark, HoldEntry, RunEntry, SessionEntry, State};
 use crate::batch::LeaseChange;
 use crate::fairness::take_turns;
 use crate::query::{
@@ -19,7 +19,7 @@ use crate::query::{
 };
 
 impl State {
-    pub(in crate::memory) fn ended_runs(&self, query: &EndedQuery) -> Page<RunId> {
+    pub(crate) fn ended_runs(&self, query: &EndedQuery) -> Page<RunId> {
         let after = query.cursor.map_or(0, u64::cast_signed);
         let looked_at = self.runs.range(after.saturating_add(1)..).take(EndedQuery::LOOKS_AT);
         let look = |(no, entry): (&i64, &RunEntry)| {
@@ -38,7 +38,7 @@ impl State {
         query.page(&looked_at.map(look).collect::<Vec<ScannedRun>>())
     }
 
-    pub(in crate::memory) fn claim_due(&mut self, claim: &Claim) -> Vec<ClaimedRun> {
+    pub(crate) fn claim_due(&mut self, claim: &Claim) -> Vec<ClaimedRun> {
         let mut queues: BTreeMap<(Tenant, AgentName), Vec<(Timestamp, i64)>> = BTreeMap::new();
         for (no, entry) in &self.runs {
             let facts = &entry.row.run.facts;
@@ -60,12 +60,13 @@ impl State {
             let from = entry.lease.take();
             entry.change_lease(LeaseChange::Take { node: claim.node, until: claim.until });
             let stored = Box::new(StoredRun { row: entry.row.clone(), lease: entry.lease });
+            self.touch(|| ChangeMark::Run(stored.row.run.facts.id));
             Some(ClaimedRun::Run { stored, from })
         };
         taken.into_iter().filter_map(lease).collect()
     }
 
-    pub(in crate::memory) fn list_runs(&self, query: &RunQuery) -> Page<RunRow> {
+    pub(crate) fn list_runs(&self, query: &RunQuery) -> Page<RunRow> {
         if let RunFilter::Claimable(inbox, now, claimant) = &query.filter {
             let is_claimable = |entry: &&RunEntry| {
                 let place = entry.row.run.facts.inbox.as_ref();
@@ -113,7 +114,7 @@ impl State {
         page
     }
 
-    pub(in crate::memory) fn list_sessions(&self, query: &SessionQuery) -> Page<SessionRow> {
+    pub(crate) fn list_sessions(&self, query: &SessionQuery) -> Page<SessionRow> {
         let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
         let mut all: Vec<&SessionEntry> = self.sessions.values().filter(|entry| entry.no < before).collect();
         all.sort_by_key(|entry| std::cmp::Reverse(entry.no));
@@ -129,7 +130,7 @@ impl State {
         })
     }
 
-    pub(in crate::memory) fn counts(&self, tenant: &Tenant) -> Counts {
+    pub(crate) fn counts(&self, tenant: &Tenant) -> Counts {
         let mut counts = Counts::default();
         for entry in self.runs.values().filter(|entry| entry.row.run.facts.tenant == *tenant) {
             match entry.quarantined {
@@ -154,7 +155,7 @@ impl State {
         counts
     }
 
-    pub(in crate::memory) fn inbox_counts(&self, tenant: &Tenant) -> Vec<InboxCounts> {
+    pub(crate) fn inbox_counts(&self, tenant: &Tenant) -> Vec<InboxCounts> {
         let of_tenant = self.runs.values().filter(|entry| entry.row.run.facts.tenant == *tenant);
         InboxCounts::gathered(of_tenant.filter_map(|entry| {
             let place = entry.row.run.facts.inbox.as_ref()?;
@@ -163,7 +164,7 @@ impl State {
         }))
     }
 
-    pub(in crate::memory) fn list_holds(&self, query: &HoldQuery) -> Page<HoldRow> {
+    pub(crate) fn list_holds(&self, query: &HoldQuery) -> Page<HoldRow> {
         let after = query.cursor.map_or(0, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
         let is_wanted = |entry: &HoldEntry| {
             entry.row.closed.is_none()

@@ -9,41 +9,21 @@ CREATE TABLE external_holds (
     timeout INTEGER                          -- milliseconds
 ) STRICT;
 INSERT INTO external_holds (hold, tenant, run, session, status, timeout)
-SELECT h.no, h.tenant, h.run, s.session,
-    CASE
-        WHEN h.record IS NULL AND EXISTS (SELECT 1 FROM json_each(r.state, '$.holds') AS open
-            WHERE open.value ->> '$.key' = h.call || '-' || (WITH RECURSIVE
-                    text(n, done) AS (
-                        SELECT 0, ''
-                        UNION ALL
-                        SELECT n + 1, done || substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (
-                            (((instr('0123456789ABCDEF', substr(bytes.hex, 2 * (n * 5 / 8) + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(bytes.hex, 2 * (n * 5 / 8) + 2, 1)) - 1) * 256
-                                + ((instr('0123456789ABCDEF', substr(bytes.hex, 2 * (n * 5 / 8 + 1) + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(bytes.hex, 2 * (n * 5 / 8 + 1) + 2, 1)) - 1))
-                                >> (11 - n * 5 % 8) & 31), 1)
-                        FROM text, bytes WHERE n < 26
-                    ),
-                    bytes(hex) AS (SELECT hex(h.secret) || '00')
-                    SELECT done FROM text WHERE n = 26) AND open.value ->> '$.processing') THEN 'processing'
-        WHEN h.record IS NULL THEN 'waiting'
-        WHEN h.record ->> '$.how' = 4 THEN 'completed'
-        WHEN h.record ->> '$.how' = 6 THEN 'expired'
-        ELSE 'failed'
-    END,
-    coalesce(h.record ->> '$.expires_at', (SELECT open.value ->> '$.expires_at' FROM json_each(r.state, '$.holds') AS open
-        WHERE open.value ->> '$.key' = h.call || '-' || (WITH RECURSIVE
-                text(n, done) AS (
-                    SELECT 0, ''
-                    UNION ALL
-                    SELECT n + 1, done || substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (
-                        (((instr('0123456789ABCDEF', substr(bytes.hex, 2 * (n * 5 / 8) + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(bytes.hex, 2 * (n * 5 / 8) + 2, 1)) - 1) * 256
-                            + ((instr('0123456789ABCDEF', substr(bytes.hex, 2 * (n * 5 / 8 + 1) + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(bytes.hex, 2 * (n * 5 / 8 + 1) + 2, 1)) - 1))
-                            >> (11 - n * 5 % 8) & 31), 1)
-                    FROM text, bytes WHERE n < 26
-                ),
-                bytes(hex) AS (SELECT hex(h.secret) || '00')
-                SELECT done FROM text WHERE n = 26)))
-FROM holds h JOIN runs r ON r.no = h.run JOIN sessions s ON s.no = r.session
-WHERE h.kind = 3 AND r.erased = 0;
+SELECT h.no, h.tenant, h.run, v.session_id, v.status, v.timeout
+FROM holds h JOIN runs r ON r.no = h.run
+JOIN pending_tool_calls v ON v.id = 'hold_' || (WITH RECURSIVE
+        text(n, done) AS (
+            SELECT 0, ''
+            UNION ALL
+            SELECT n + 1, done || substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (
+                (((instr('0123456789ABCDEF', substr(bytes.hex, 2 * (n * 5 / 8) + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(bytes.hex, 2 * (n * 5 / 8) + 2, 1)) - 1) * 256
+                    + ((instr('0123456789ABCDEF', substr(bytes.hex, 2 * (n * 5 / 8 + 1) + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(bytes.hex, 2 * (n * 5 / 8 + 1) + 2, 1)) - 1))
+                    >> (11 - n * 5 % 8) & 31), 1)
+            FROM text, bytes WHERE n < 58
+        ),
+        bytes(hex) AS (SELECT hex(r.id) || printf('%08X', h.call) || hex(h.secret) || '00')
+        SELECT done FROM text WHERE n = 58)
+WHERE h.kind = 3;
 CREATE INDEX external_holds_by_run ON external_holds (tenant, run);
 CREATE INDEX external_holds_by_session ON external_holds (session);
 CREATE INDEX external_holds_by_status ON external_holds (status);

@@ -4,10 +4,10 @@
 
 use std::collections::HashMap;
 
-use rusqlite::types::{Value, ValueRef};
-use rusqlite::{OptionalExtension, Params, params, params_from_iter};
+use rusqlite::types::ValueRef;
+use rusqlite::{OptionalExtension, Params, params};
 use standfast_core::id::{CallNo, HoldKey, RunId, Secret, Seq, Shard};
-use standfast_core::name::{AgentName, InboxName, SessionId, Tenant, UserId};
+use standfast_core::name::{InboxName, SessionId, Tenant};
 use standfast_core::project::{self, HoldRow, Phase, RunRow};
 use standfast_core::run::FOLD_VERSION;
 use standfast_core::time::Timestamp;
@@ -21,7 +21,7 @@ use crate::error::StoreError;
 use crate::fairness::take_turns;
 use crate::query::{
     Audience, Claimant, DueNotice, EndedQuery, HoldFilter, HoldQuery, InboxCounts, Page, RunFilter, RunQuery,
-    SCAN_MAX, ScannedRun, SessionKey, SessionQuery, SessionRow, StoredRun, UnreadableRun,
+    SCAN_MAX, ScannedRun, StoredRun, UnreadableRun,
 };
 use crate::subscription::NoticeQuery;
 
@@ -39,12 +39,22 @@ impl ReadSession<'_> {
             }
             RunFilter::Session(agent, session) => {
                 let Some(agent) = self.name(agent.as_str())? else { return Ok(empty) };
+                // One that has it to itself is the only one of that name: otherwise there would be rows.
+                if self.own_session(tenant, agent, None, session)?.is_some() {
+                    return self.page_of_own_run(query, tenant, session, before);
+                }
                 let by = params![before, SCAN_MAX, tenant, agent, session.as_str()];
                 self.page_of_runs(query, tenant, sql::RUNS_BY_SESSION_NAME, by)
             }
             RunFilter::SessionOf(owner, agent, session) => {
-                let named = (owner.as_str(), agent.as_str(), session.as_str());
-                let Some(session) = self.session_number(tenant, named)? else { return Ok(empty) };
+                let (owner, agent) = (self.name(owner.as_str())?, self.name(agent.as_str())?);
+                let (Some(owner), Some(agent)) = (owner, agent) else { return Ok(empty) };
+                if self.own_session(tenant, agent, Some(owner), session)?.is_some() {
+                    return self.page_of_own_run(query, tenant, session, before);
+                }
+                let Some(session) = self.session_number(tenant, (owner, agent), session)? else {
+                    return Ok(empty);
+                };
                 self.page_of_runs(query, tenant, sql::RUNS_BY_SESSION, params![before, SCAN_MAX, session])
             }
             RunFilter::Owner(owner) => {
@@ -100,6 +110,19 @@ impl ReadSession<'_> {
             let phase = if is_aside { Phase::Failed } else { Phase::from_number(phase)? };
             Some((InboxName::new(inbox).ok()?, phase, count))
         })))
+    }
+
+    /// The run whose own conversation has this name.
+    fn page_of_own_run(
+        &self,
+        query: &RunQuery,
+        tenant: i64,
+        session: &SessionId,
+        before: i64,
+    ) -> Result<Page<RunRow>, StoreError> {
+        let run = RunId::of_own_session(session);
+        let by = params![before, SCAN_MAX, run.as_ref().map(RunId::bytes)];
+        self.page_of_runs(query, tenant, sql::RUNS_BY_ID, by)
     }
 
     fn page_of_runs(
@@ -174,6 +197,10 @@ impl ReadSession<'_> {
             }
             (HoldFilter::Session(agent, session), _) => {
                 let Some(agent) = self.name(agent.as_str())? else { return Ok(empty) };
+                if let Some(own) = self.own_session(tenant, agent, None, session)? {
+                    let by = params![tenant, after, SCAN_MAX, own.no];
+                    return self.page_of_holds(query, who, sql::HOLDS_BY_RUN, by);
+                }
                 let by = params![tenant, after, SCAN_MAX, agent, session.as_str()];
                 self.page_of_holds(query, who, sql::HOLDS_BY_SESSION, by)
             }
@@ -295,88 +322,6 @@ impl ReadSession<'_> {
             statement.query_map(asked, look)?.collect()
         };
         Ok(query.page(&read().map_err(unreadable)?))
-    }
-
-    pub(in crate::sqlite) fn list_sessions(
-        &self,
-        query: &SessionQuery,
-    ) -> Result<Page<SessionRow>, StoreError> {
-        let mut page = Page::of(Vec::new(), None);
-        let Some(tenant) = self.name(query.tenant.as_str())? else { return Ok(page) };
-        let (agent, owner) = (query.agent.as_ref(), query.owner.as_ref());
-        let agent = agent.map(|agent| self.name(agent.as_str())).transpose()?;
-        let owner = owner.map(|owner| self.name(owner.as_str())).transpose()?;
-        // A name that the store has never heard belongs to no conversation.
-        if agent == Some(None) || owner == Some(None) {
-            return Ok(page);
-        }
-        let (agent, owner) = (agent.flatten(), owner.flatten());
-        let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
-        let by = match (agent, &query.session, owner) {
-            (Some(agent), Some(session), _) => (
-                sql::SESSIONS_BY_NAME,
-                vec![Value::from(tenant), agent.into(), session.as_str().to_owned().into()],
-            ),
-            (_, _, Some(owner)) => (sql::SESSIONS_BY_OWNER, vec![Value::from(tenant), owner.into()]),
-            (_, _, None) => (sql::SESSIONS_ALL, Vec::new()),
-        };
-        let scan = i64::try_from(SCAN_MAX).unwrap_or(i64::MAX);
-        let by = (by.0, [vec![Value::from(before), scan.into()], by.1].concat());
-        let mut statement = self.connection.prepare_cached(by.0).map_err(unreadable)?;
-        let mut rows = statement.query(params_from_iter(by.1)).map_err(unreadable)?;
-        let mut looked_at = 0;
-        while let Some(row) = rows.next().map_err(unreadable)? {
-            let read = || -> rusqlite::Result<(i64, i64, i64, i64)> {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(8)?))
-            };
-            let (no, of, with, its_owner) = read().map_err(unreadable)?;
-            looked_at += 1;
-            let is_named =
-                |name: &SessionId| row.get_ref(3).is_ok_and(|text| text.as_str() == Ok(name.as_str()));
-            if of == tenant
-                && agent.is_none_or(|agent| agent == with)
-                && owner.is_none_or(|owner| owner == its_owner)
-                && query.session.as_ref().is_none_or(is_named)
-            {
-                page.items
-                    .extend(self.session_row(&query.tenant, (with, its_owner), row).map_err(unreadable)?);
-            }
-            if page.items.len() >= query.limit || looked_at >= SCAN_MAX {
-                return Ok(Page { next: u64::try_from(no).ok(), ..page });
-            }
-        }
-        Ok(page)
-    }
-
-    /// A conversation from its row; none when its names are invalid.
-    fn session_row(
-        &self,
-        tenant: &Tenant,
-        (agent, owner): (i64, i64),
-        row: &rusqlite::Row<'_>,
-    ) -> rusqlite::Result<Option<SessionRow>> {
-        let agent = AgentName::new(self.texts.text(self.connection, agent)?);
-        let owner = UserId::new(self.texts.text(self.connection, owner)?);
-        let session = SessionId::new(row.get::<_, String>(3)?);
-        let (Ok(agent), Ok(owner), Ok(session)) = (agent, owner, session) else { return Ok(None) };
-        Ok(Some(SessionRow {
-            key: SessionKey { tenant: tenant.clone(), agent, owner, session },
-            metadata: row.get::<_, Option<String>>(4)?.unwrap_or_else(|| "{}".into()),
-            created_at: Timestamp(row.get(5)?),
-            updated_at: Timestamp(row.get(6)?),
-            closed: row.get(7)?,
-        }))
-    }
-
-    fn session_number(
-        &self,
-        tenant: i64,
-        (owner, agent, session): (&str, &str, &str),
-    ) -> Result<Option<i64>, StoreError> {
-        let (Some(agent), Some(owner)) = (self.name(agent)?, self.name(owner)?) else { return Ok(None) };
-        let mut statement = self.connection.prepare_cached(sql::SESSION_NUMBER).map_err(unreadable)?;
-        let named = params![tenant, agent, session, owner];
-        statement.query_row(named, |row| row.get(0)).optional().map_err(unreadable)
     }
 }
 

@@ -62,6 +62,7 @@ fn start(world: &mut World, name: &str, text: &str) -> Result<(), String> {
         inbox: world.setting.inbox.clone(),
         message: Message::text(text),
         taken: world.setting.taken,
+        history: None,
     };
     world.start(name, start)
 }

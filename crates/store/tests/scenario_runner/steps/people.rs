@@ -86,7 +86,7 @@ fn command(world: &World, toks: &[Tok<'_>]) -> Result<Command, String> {
         "withdraws" => Choice::Withdraw,
         other => return Err(not_understood(&[Word(other)])),
     };
-    Ok(Command::Resolve(Resolve { decide, resolution, idempotency_key: details.key }))
+    Ok(Command::Resolve(Resolve { decide, resolution, idempotency_key: details.key, message: None }))
 }
 
 /// All that a run asks people at once: approved together, or refused together with the run (S1-30).
@@ -106,6 +106,7 @@ fn everything(view: &View, verb: &str, rest: &[Tok<'_>]) -> Result<Command, Stri
         decide: Decide { hold, digest: None, revision: None },
         resolution: Choice::Approve,
         idempotency_key: None,
+        message: None,
     };
     Ok(Command::ResolveAll(holds.into_iter().map(approve).collect()))
 }
@@ -174,7 +175,7 @@ fn writes(world: &mut World, name: &str, text: &str) -> Result<(), String> {
         }
     };
     let decide = Decide { hold, digest: None, revision: None };
-    let resolve = Resolve { decide, resolution, idempotency_key: None };
+    let resolve = Resolve { decide, resolution, idempotency_key: None, message: None };
     world.submit(Actor::Person(person), Command::Resolve(resolve)).map(drop)
 }
 

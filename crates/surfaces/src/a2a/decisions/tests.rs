@@ -34,7 +34,12 @@ fn waiting(kinds: &[HoldKind]) -> PendingTask {
         1 => ImpliedHold::Hold(shown(1)),
         _ => ImpliedHold::Several,
     };
-    PendingTask { task: task(), open: open.collect(), implied: ImpliedMeaning::of(implied) }
+    PendingTask {
+        task: task(),
+        open: open.collect(),
+        implied: ImpliedMeaning::of(implied),
+        asks: QuestionPaging::Everything,
+    }
 }
 
 fn message(parts: &str) -> wire::Message {
@@ -110,13 +115,14 @@ fn modified_input_that_is_none_is_said_to_be_wrong() {
     let waits = waiting(&[HoldKind::Approval]);
     let field = Short::Invalid("message.parts[0].data.modified_input".into());
     for parts in [
-        r#"[{"data":{"decision":"modify"}}]"#,
         r#"[{"data":{"decision":"modify","modified_input":"{not json"}}]"#,
         r#"[{"data":{"decision":"modify","modified_input":"{\"a\":1,\"a\":2}"}}]"#,
         r#"[{"data":{"decision":"approve","modified_input":{"a":1}}}]"#,
     ] {
         assert_eq!(short(parts, &waits), field, "{parts}");
     }
+    // S3-23: the word alone, as the options offer it, changes nothing and is no mistake.
+    assert_eq!(short(r#"[{"text":"modify"},{"data":{"decision":"modify"}}]"#, &waits), Short::Nothing);
     let twice = r#"[{"data":{"decision":"approve","decision":"deny"}}]"#;
     assert_eq!(short(twice, &waits), Short::Invalid("message.parts[0].data".into()));
 }

@@ -1,7 +1,8 @@
 //! The dialect of S3, at the addresses of 1.0 (C3): its JSON is that of 1.0, with a few habits of older versions.
 //!
 //! A message is `request`, its role may be in lower case and its id may be missing, so that its bytes stand for it; `configuration.blocking` says whether
-//! to wait; a stopped task is `TASK_STATE_CANCELLED`; streams consist of events called `status_update`. Whoever does not
+//! to wait; a stopped task is `TASK_STATE_CANCELLED`; streams consist of events called `status_update`, and of
+//! `artifact_update` while a model speaks (`enable_streaming`). Whoever does not
 //! want to wait is answered within two seconds, which a quick model needs to ask its question (C33).
 
 use axum::http::{Method, header};
@@ -27,8 +28,11 @@ use crate::http::App;
 /// How long whoever does not want to wait waits all the same (C33).
 const LINGERS: Millis = Millis::seconds(2);
 
-/// The name of every event of a stream.
+/// The name of the events that say where a task stands.
 const STATUS_UPDATE: &str = "status_update";
+
+/// The name of those with words that the model is just saying.
+const ARTIFACT_UPDATE: &str = "artifact_update";
 
 /// A task, with the other spelling of one state.
 #[derive(Serialize)]
@@ -149,11 +153,15 @@ fn status(status: &TaskStatus) -> Status<'_> {
     Status { state: map::state(Form::Proto, *state), message: message.as_ref(), timestamp }
 }
 
-/// Where the task stands: first as it is, then each time that it stands elsewhere. What it made is in its last status.
+/// Where the task stands: first as it is, then each time that it stands elsewhere. What it made is in its last status;
+/// until then words are told as they come.
 fn event(frame: &Frame) -> Option<(Option<&'static str>, String)> {
     let (task_id, context_id, status) = match &frame.body {
         Ok(StreamResponse::Task(task)) => (&task.id, &task.context_id, &task.status),
         Ok(StreamResponse::StatusUpdate(update)) => (&update.task_id, &update.context_id, &update.status),
+        Ok(StreamResponse::ArtifactUpdate(words)) if frame.id.is_none() => {
+            return Some((Some(ARTIFACT_UPDATE), serde_json::to_string(words).unwrap_or_default()));
+        }
         Ok(StreamResponse::ArtifactUpdate(_) | StreamResponse::Message(_)) => return None,
         Err(error) => return Some((None, serde_json::to_string(&error.rest()).unwrap_or_default())),
     };

@@ -18,7 +18,18 @@ pub(super) struct OlderError {
 
 impl OlderError {
     pub(super) fn of(error: &A2aError) -> OlderError {
-        OlderError { code: code(error.kind), message: error.message.clone(), data: error.details() }
+        OlderError { code: code(error.kind), message: message(error), data: error.details() }
+    }
+}
+
+/// What is said: clients of 0.3 know a task that is not there by the first words.
+fn message(error: &A2aError) -> String {
+    if error.kind != Kind::TaskNotFound {
+        return error.message.clone();
+    }
+    match error.message.strip_prefix("task not found, ") {
+        Some(rest) => format!("Task not found: there is none with this id, {rest}"),
+        None => format!("Task not found: {}", error.message),
     }
 }
 

@@ -126,6 +126,9 @@ fn result(value: &impl Serialize) -> Response {
 pub(super) fn refuse(error: &A2aError) -> Response {
     let mut response = result(&OlderError::of(error));
     *response.status_mut() = http(error.kind);
+    if error.kind == Kind::Unauthenticated {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     if let Some(seconds) = error.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

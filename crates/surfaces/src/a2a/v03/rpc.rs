@@ -51,7 +51,7 @@ pub(super) async fn answer(app: &App, target: &Target, heard: &LegacyRequest) ->
         Err(error) => Err(error),
     };
     match done {
-        Err(error) if is_stream(&call.method, headers) => {
+        Err(error) if is_stream(&call.method, headers) && error.kind != Kind::Unauthenticated => {
             newer_stream::once(None, text::<()>(&call.id, None, Some(OlderError::of(&error))))
         }
         Err(error) => refuse(&call.id, &error),
@@ -165,6 +165,10 @@ fn result(id: &RawValue, result: &impl Serialize) -> Response {
 
 fn refuse(id: &RawValue, error: &A2aError) -> Response {
     let mut response = json(text::<()>(id, None, Some(OlderError::of(error))));
+    if error.kind == Kind::Unauthenticated {
+        *response.status_mut() = error.kind.names().http;
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     if let Some(seconds) = error.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

@@ -215,6 +215,7 @@ fn the_contents_of_an_event_keep_their_bytes() {
         late: false,
         judged: None,
         digest: None,
+        message: None,
     };
     let envelope = Envelope {
         seq: standfast_core::id::Seq(3),

@@ -9,7 +9,7 @@ use standfast_core::project::HoldClosure;
 use standfast_core::receipt::{CallReceipt, Receipt};
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
-use standfast_core::transcript::approval_text;
+use standfast_core::transcript::warned_approval_text;
 use standfast_engine::HoldView;
 
 use super::ShownInstant;
@@ -262,7 +262,8 @@ fn title(view: &HoldView) -> String {
 /// The text that the tool's owner wrote for approvers; the usual one says nothing that the page does not.
 fn own_prompt(view: &HoldView) -> Option<String> {
     let (tool, arguments) = (view.row.tool.as_ref()?, view.arguments.as_ref()?);
-    view.prompt.clone().filter(|prompt| *prompt != approval_text(None, tool, arguments))
+    let usual = warned_approval_text(None, tool, arguments, view.ask.warning.as_deref());
+    view.prompt.clone().filter(|prompt| *prompt != usual)
 }
 
 fn form(view: &HoldView, tried: Option<&FailedDecision<'_>>) -> Form {

@@ -1,9 +1,10 @@
 //! Which system calls a command may make: an allow-list, and what of it is refused by its arguments.
 //!
-//! Two filters. The first knows numbers only: a call that is not listed does not exist here (`ENOSYS`), so a libc that
+//! Three filters. The first knows numbers only: a call that is not listed does not exist here (`ENOSYS`), so a libc that
 //! tries a newer one falls back to an older one, and what a later kernel adds is closed until somebody has looked at it.
 //! The second refuses (`EPERM`) what is listed but reaches other processes, makes namespaces or opens sockets, and what
-//! programs should be told plainly that they may not do. Files are Landlock's business. ADR 0012 has the reasons.
+//! programs should be told plainly that they may not do. The third says of one call that no file system here has it, so
+//! that programs write what they would have reserved. Files are Landlock's business. ADR 0012 has the reasons.
 
 use std::collections::BTreeMap;
 
@@ -417,14 +418,20 @@ pub(super) struct Situation {
 }
 
 /// The filters, in the order in which they are applied. Of two that refuse the later one is heard.
-pub(super) fn filters(situation: &Situation) -> Result<[BpfProgram; 2], String> {
+pub(super) fn filters(situation: &Situation) -> Result<[BpfProgram; 3], String> {
     let listed = LISTED.iter().chain(LISTED_NUMBERS).chain(LISTED_HERE);
     let listed = listed.map(|number| (*number, Vec::new())).collect();
     let refused = refused(situation).map_err(|error| error.to_string())?;
     Ok([
         filter(listed, errno(libc::ENOSYS), SeccompAction::Allow)?,
         filter(refused, SeccompAction::Allow, errno(libc::EPERM))?,
+        filter(uncounted(), SeccompAction::Allow, errno(libc::EOPNOTSUPP))?,
     ])
+}
+
+/// What takes room on a disk without being counted as written. Libraries write zeros instead.
+fn uncounted() -> BTreeMap<i64, Vec<SeccompRule>> {
+    [(libc::SYS_fallocate, Vec::new())].into()
 }
 
 fn errno(number: i32) -> SeccompAction {

@@ -4,8 +4,10 @@
 //! rules of `calls.rs` and of Landlock are stricter instead. Nothing is unmounted afterwards: with the last process the
 //! kernel takes everything away.
 
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::statfs;
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount,
@@ -18,14 +20,20 @@ use rustix::thread::{
 
 use super::super::Spaces;
 
-/// What mounting takes, in a user namespace too.
-const MOUNTS: CapabilitySet = CapabilitySet::SYS_ADMIN;
+/// What mounting takes, in a user namespace too, and looking at what a process has written that is not to be looked at.
+const SHIM: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_PTRACE);
+
+/// What a command has for itself.
+pub(super) const APART: UnshareFlags =
+    UnshareFlags::NEWNS.union(UnshareFlags::NEWPID).union(UnshareFlags::NEWIPC);
+
+/// File systems in memory.
+const MEMORY_FILE_SYSTEMS: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// Leaves the namespaces of the server; what could be had.
 pub(in crate::sandbox) fn leave(writable: &[PathBuf]) -> Spaces {
-    let wanted = UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC;
-    let users = unshare(wanted).is_err();
-    if users && leave_as_user(wanted).is_err() {
+    let users = unshare(APART).is_err();
+    if users && leave_as_user(APART).is_err() {
         return Spaces::default();
     }
     Spaces { mounts: close_mounts(writable).is_ok(), processes: true, proc: false, users }
@@ -37,13 +45,25 @@ pub(in crate::sandbox) fn own_proc() -> bool {
     mount("proc", "/proc", "proc", flags, None).is_ok()
 }
 
+/// Where temporary files would be in memory, which nobody counts as written: a place of their own with this many bytes.
+pub(in crate::sandbox) fn bound_scratch(scratch: &Path, bytes: u64) {
+    let is_in_memory = statfs(scratch).is_ok_and(|found| {
+        MEMORY_FILE_SYSTEMS.iter().any(|kind| i64::try_from(found.f_type).is_ok_and(|it| it == *kind))
+    });
+    let Ok(options) = CString::new(format!("size={bytes},mode=0700")) else { return };
+    if is_in_memory {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        let _ = mount("tmpfs", scratch, "tmpfs", flags, Some(options.as_c_str()));
+    }
+}
+
 #[expect(deprecated, reason = "safe for everything but tables of files, which are not unshared here")]
-fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
+pub(super) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     rustix::thread::unshare(flags)
 }
 
-/// As the same user and group; nobody else has a number in there. The right to mount outlives the next `execve`, so that
-/// the first process of the tree can mount its `/proc`; the command gets nothing of it.
+/// As the same user and group; nobody else has a number in there. Two rights outlive the next `execve`, so that
+/// the first process of the tree can mount its `/proc` and look into it; the command gets nothing of them.
 fn leave_as_user(wanted: UnshareFlags) -> std::io::Result<()> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     unshare(UnshareFlags::NEWUSER | wanted)?;
@@ -51,14 +71,16 @@ fn leave_as_user(wanted: UnshareFlags) -> std::io::Result<()> {
     std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
     let sets = capabilities(None)?;
-    set_capabilities(None, CapabilitySets { inheritable: MOUNTS, ..sets })?;
-    configure_capability_in_ambient_set(MOUNTS, true)?;
+    set_capabilities(None, CapabilitySets { inheritable: SHIM, ..sets })?;
+    for capability in SHIM.iter() {
+        configure_capability_in_ambient_set(capability, true)?;
+    }
     Ok(())
 }
 
 /// Everything becomes read-only but what may be written: Landlock does not look at modes, owners and times, a read-only
 /// mount does.
-fn close_mounts(writable: &[PathBuf]) -> std::io::Result<()> {
+pub(super) fn close_mounts(writable: &[PathBuf]) -> std::io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     for path in writable {
         mount_bind_recursive(path, path)?;
@@ -78,7 +100,7 @@ fn close_mounts(writable: &[PathBuf]) -> std::io::Result<()> {
 }
 
 /// Where something is mounted, and the flags that a remount must repeat.
-fn parse_mount(line: &str) -> Option<(PathBuf, MountFlags)> {
+pub(super) fn parse_mount(line: &str) -> Option<(PathBuf, MountFlags)> {
     let mut fields = line.split(' ').skip(4);
     let place = unescape(fields.next()?);
     let mut flags = MountFlags::empty();

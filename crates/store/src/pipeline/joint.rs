@@ -1,0 +1,76 @@
+//! One append of several runs, of which all is written or nothing: a no to a sub-run ends the runs above it with it.
+//!
+//! The first order leads. Where it is refused nothing is written of the others; one of the others that is refused, because
+//! its run is over by then, is left out. Everything is decided again on what is there when somebody else was faster, on
+//! this node or on another. Unlike [`Pipeline`] nothing is decided ahead.
+
+use std::sync::Arc;
+
+use standfast_core::decide::Answer as Outcome;
+use standfast_core::project::RunRow;
+use standfast_core::refusal::Refusal;
+
+use super::{Order, Pipeline, TRIES, all, head, sealed, unchanged};
+use crate::contract::Store;
+use crate::error::StoreError;
+
+/// What became of orders that were appended together.
+#[derive(Debug)]
+pub struct JointSettlement {
+    /// What the first one came to.
+    pub outcome: Result<Outcome, Refusal>,
+    /// The runs after it, the first one in front.
+    pub rows: Vec<RunRow>,
+}
+
+/// Decides each order on its run and appends all of it at once.
+pub async fn append_jointly(
+    store: &Arc<dyn Store>,
+    lead: (RunRow, Order),
+    others: Vec<(RunRow, Order)>,
+) -> Result<JointSettlement, StoreError> {
+    let run = lead.0.run.facts.id;
+    let mut orders: Vec<(RunRow, Order)> = std::iter::once(lead).chain(others).collect();
+    for _ in 0..TRIES {
+        match attempt(store, &orders).await {
+            Err(StoreError::Conflict { .. }) => {}
+            settled => return settled,
+        }
+        for (row, _) in &mut orders {
+            *row = store.load(row.run.facts.id).await?.row;
+        }
+    }
+    Err(StoreError::Conflict { run })
+}
+
+async fn attempt(store: &Arc<dyn Store>, orders: &[(RunRow, Order)]) -> Result<JointSettlement, StoreError> {
+    let (mut batches, mut rows, mut first_outcome) = (Vec::new(), Vec::new(), None);
+    for (row, order) in orders {
+        let decided = all(unchanged(&row.run), false, order);
+        let is_lead = first_outcome.is_none();
+        let outcome = first_outcome.get_or_insert_with(|| decided.outcome.clone());
+        if is_lead && outcome.is_err() {
+            // Refused on what was read: which may not be what is there.
+            Pipeline::of(store.clone(), row.clone()).is_current().await?;
+            return Ok(JointSettlement { outcome: decided.outcome, rows: vec![row.clone()] });
+        }
+        let batch = sealed(Some(row), &decided, order).filter(|_| decided.outcome.is_ok());
+        rows.push(batch.as_ref().map_or_else(|| row.clone(), |batch| batch.row.clone()));
+        batches.extend(batch);
+    }
+    let outcome = first_outcome.unwrap_or(Ok(Outcome::Repeated));
+    let Some(first) = batches.first().map(|batch| (batch.row.clone(), batch.link.header.first)) else {
+        return Ok(JointSettlement { outcome, rows });
+    };
+    match store.append(batches).await {
+        Ok(()) => {}
+        // One link tells for all of them.
+        Err(StoreError::Unknown { why }) => {
+            let (row, seq) = first;
+            let ours = head(Some(&row));
+            Pipeline::of(store.clone(), row).find_out(seq, ours, why).await?;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(JointSettlement { outcome, rows })
+}
