@@ -217,6 +217,7 @@ fn facts(id: RunId, first: &Envelope, started: &RunStarted) -> Facts {
             priority: inbox.priority,
             target_agent: inbox.target_agent.clone(),
             max_attempts: inbox.max_attempts,
+            expires_at: inbox.expires_at,
         }),
     }
 }

@@ -133,6 +133,11 @@ pub enum Command {
     },
     /// An outside worker, or a node, gives the run up.
     Fail(FailRun),
+    /// An outside worker that has the run begins to work on it.
+    StartWork {
+        /// Who.
+        worker: WorkerName,
+    },
     /// An outside worker still works.
     Heartbeat {
         /// Who.

@@ -101,6 +101,7 @@ pub fn decide_more(before: Transition, command: &Command, ctx: &Context<'_>) -> 
         Command::Propose(propose) => outside::propose(&mut draft, propose),
         Command::Finish { worker, result } => outside::finish(&mut draft, worker, result),
         Command::Fail(fail) => outside::fail(&mut draft, fail),
+        Command::StartWork { worker } => outside::start_work(&mut draft, worker),
         Command::Heartbeat { worker } => outside::heartbeat(&mut draft, worker),
         Command::Release { worker } => outside::release(&mut draft, worker),
         Command::Resolve(resolve) => holds::resolve(&mut draft, resolve, &open_before),

@@ -209,6 +209,9 @@ pub struct Inbox {
     pub source_url: Option<String>,
     /// How often it may be tried.
     pub max_attempts: u32,
+    /// Until when somebody must have taken it; absent means that it lies there without limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
     /// The sender's own notes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Body>,
@@ -220,6 +223,9 @@ pub struct RunClaimed {
     /// The outside worker; absent when it was a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
+    /// Whoever has it begins to work on it now. A claim alone, and a sign of life, do not say so.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub started: bool,
 }
 
 /// An outside worker's claim on a run.
@@ -233,6 +239,9 @@ pub struct Claim {
     pub period: Millis,
     /// Counts the claims of the run.
     pub attempt: u32,
+    /// When it began to work on it; absent while it only has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
 }
 
 /// What `run.released` says.

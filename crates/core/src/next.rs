@@ -90,7 +90,7 @@ pub fn deadline(run: &Run) -> Option<Timestamp> {
     }
     let holds = run.state.holds.iter().filter_map(|hold| hold.due_at());
     let claim = run.state.claim.as_ref().filter(|_| !run.is_held()).map(|claim| claim.until);
-    holds.chain(claim).min()
+    holds.chain(claim).chain(run.must_be_taken_by()).min()
 }
 
 /// Calls that a node may start: an outside worker starts its own.

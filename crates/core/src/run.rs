@@ -62,6 +62,8 @@ pub struct InboxEntry {
     pub target_agent: Option<AgentName>,
     /// How often it may be tried.
     pub max_attempts: u32,
+    /// Until when somebody must have taken it.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// What changes from event to event. Stored as JSON under short names, because every append writes it and every held
@@ -401,6 +403,14 @@ impl Run {
             && !self.was_claimed()
     }
 
+    /// Until when somebody must take it, if it lies in an inbox and nobody has it (S4-29, `taskTtl`).
+    #[must_use]
+    pub fn must_be_taken_by(&self) -> Option<Timestamp> {
+        let place = self.facts.inbox.as_ref()?;
+        let is_pending = self.is_claimable(Timestamp(i64::MAX)) && !self.state.asked;
+        place.expires_at.filter(|_| is_pending)
+    }
+
     /// How often outside workers have tried it; asking somebody in between is no new try.
     #[must_use]
     pub fn attempts(&self) -> u32 {
@@ -444,7 +454,7 @@ fn unheld_status(run: &Run) -> Status {
         Stage::Acting
             if run.facts.driver == Driver::Outside
                 && run.state.calls.is_empty()
-                && run.state.claim.is_some() =>
+                && run.state.claim.as_ref().is_some_and(|claim| claim.started_at.is_none()) =>
         {
             Status::Claimed
         }

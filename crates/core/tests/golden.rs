@@ -68,7 +68,7 @@ fn a_kind_of_the_future_is_not_taken_for_another_one() {
 #[test]
 fn a_sealed_link_keeps_its_hash() {
     let events = [
-        Event::RunClaimed(RunClaimed { claim: None }),
+        Event::RunClaimed(RunClaimed { claim: None, started: false }),
         Event::RunErased(RunErased { reason: Some("why".into()) }),
     ];
     let actor = Actor::Person(UserId::new("alice").unwrap());

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
+use standfast_core::name::{GroupName, InboxName, RoleName, Tenant, UserId};
 use standfast_core::time::Timestamp;
 use standfast_store::{SealedChange, StoreError};
 
@@ -31,6 +31,8 @@ struct TokenRights {
     groups: BTreeSet<GroupName>,
     roles: BTreeSet<RoleName>,
     scopes: BTreeSet<Scope>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    inboxes: BTreeSet<InboxName>,
     issued_at: Timestamp,
     expires_at: Timestamp,
 }
@@ -98,6 +100,7 @@ impl Owner {
             groups: self.groups.clone(),
             roles: self.roles.clone(),
             scopes: BTreeSet::from([scope]),
+            inboxes: BTreeSet::new(),
             by: self.by.clone().unwrap_or_default(),
         }
     }
@@ -149,6 +152,7 @@ impl Identity {
             groups: who.groups.clone(),
             roles: who.roles.clone(),
             scopes: who.scopes.clone(),
+            inboxes: who.inboxes.clone(),
             issued_at,
             expires_at,
         };
@@ -233,14 +237,22 @@ impl Identity {
         let opened = sealed.zip(settings.webhooks.key.as_ref());
         let opened = opened.and_then(|(sealed, key)| key.open(COLUMN, &[tenant.as_str(), &name], &sealed));
         let rights = opened.and_then(|text| serde_json::from_str::<TokenRights>(&text).ok());
-        let Some(TokenRights { groups, roles, scopes, issued_at, expires_at }) = rights else {
+        let Some(TokenRights { groups, roles, scopes, inboxes, issued_at, expires_at }) = rights else {
             return Ok(Err(format!("no token of {} is known", owner.user)));
         };
         if self.host.clock.now() >= expires_at {
             return Ok(Err(format!("the latest token of {} has expired", owner.user)));
         }
         let by = Identification::Token { issued_at, expires_at };
-        Ok(Ok(Principal { tenant: tenant.clone(), user: owner.user.clone(), groups, roles, scopes, by }))
+        Ok(Ok(Principal {
+            tenant: tenant.clone(),
+            user: owner.user.clone(),
+            groups,
+            roles,
+            scopes,
+            inboxes,
+            by,
+        }))
     }
 
     /// What an older version kept says only who it was: it counts as long as they have a key, or have shown a token, that

@@ -65,7 +65,7 @@ pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView, Nodes};
 pub use reads::{
     Follower, HoldList, InboxView, Inboxes, JobList, Jobs, ListedRun, LookedUpRun, Metadata, News, PENDING,
     Reads, RecentRuns, RequestView, RunList, SessionError, SessionList, SessionName, SessionNow, SessionView,
-    Sessions, Step, TaskList, TaskView, metadata,
+    Sessions, Step, TaskList, TaskView, WaitingSession, metadata,
 };
 pub use receivers::{
     Callback, CallbackDetails, CallbackView, Callbacks, Deactivation, JOB_RECEIVER, Receiver,
@@ -75,9 +75,9 @@ pub use standfast_store::{
     DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, UnreadableRun,
 };
 pub use submit::{
-    ClaimTask, Decision, DecisionSet, Decisions, HoldDecision, LoginError, Logins, NewRun, NewTask, Report,
-    ReportBody, ReportError, Reports, SessionDeletion, Signature, StartedRun, Submit, TaskQueue, TaskReport,
-    claimed_by,
+    CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldDecision, LoginError, Logins, NewRun,
+    NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, SessionDeletion, Signature, StartedRun,
+    Submit, TaskQueue, TaskReport, claimed_by,
 };
 pub use wakes::{Delta, RestTicket};
 pub use work::StartupReport;

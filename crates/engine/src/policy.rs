@@ -4,6 +4,7 @@
 
 use standfast_core::command::AskedCall;
 use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::event::Driver;
 use standfast_core::id::CallNo;
 use standfast_core::json::RawJson;
 use standfast_core::message::FileDigest;
@@ -33,6 +34,12 @@ pub const NOT_TRACKED: &str = "Tool requires approval but task tracking not enab
 /// S0-30, C29: what whoever follows the run is told then (the sign, two spaces).
 pub const DENYING: &str = "⚠️  Tool requires approval but task tracking not enabled, denying\n";
 
+/// The rule of calls that an outside worker asks about before it runs them.
+pub const WORKER_ASKS: &str = "worker:asks";
+
+/// The rule of calls that an outside worker only tells of.
+pub const WORKER_TELLS: &str = "worker:needs_no_approval";
+
 /// The rule of calls whose arguments could not be read where a tool wants to judge them.
 pub const ARGUMENTS_UNREAD: &str = "tool:arguments_unread";
 
@@ -56,6 +63,27 @@ pub fn of_reply(agent: &Agent, definition: &Definition, run: &Run, calls: &[Aske
             verdicts.warnings.extend(warning(agent, &tool, &call.arguments).map(|warning| (no, warning)));
         }
     }
+    verdicts
+}
+
+/// Verdicts on a call that an outside worker proposes: what it says itself, and what the agent says that it works for, where
+/// that is one of this server. The strictest wins.
+#[must_use]
+pub fn of_proposal(
+    agent: Option<&Agent>,
+    definition: &Definition,
+    run: &Run,
+    (call, asks): (&AskedCall, Effect),
+) -> Verdicts {
+    let calls = std::slice::from_ref(call);
+    let mut verdicts = agent.map(|agent| of_reply(agent, definition, run, calls)).unwrap_or_default();
+    let rule = match asks {
+        Effect::Hold | Effect::Deny => WORKER_ASKS,
+        Effect::Allow => WORKER_TELLS,
+    };
+    let said = RuleId::new(rule).ok().map(|rule| Verdict::new(asks, rule));
+    let no = CallNo(run.state.calls_made + 1);
+    verdicts.by_call.extend(said.map(|verdict| (no, verdict)));
     verdicts
 }
 
@@ -84,6 +112,12 @@ pub fn of_run(
     arguments: impl Fn(CallNo) -> Option<String>,
 ) -> Verdicts {
     let mut verdicts = Verdicts::default();
+    if run.facts.driver == Driver::Outside && definition.tools.is_empty() {
+        // Of its own tools a worker has said that somebody is to be asked; what they change is theirs to decide.
+        let rule = RuleId::new(WORKER_ASKS).ok();
+        let asks = rule.map(|rule| Verdict::new(Effect::Hold, rule));
+        verdicts.by_call.extend(run.state.calls.iter().filter_map(|call| Some((call.no, asks.clone()?))));
+    }
     let Some(agent) = agent else { return verdicts };
     for call in &run.state.calls {
         let arguments = arguments(call.no);

@@ -36,7 +36,7 @@ use crate::auth::Principal;
 
 pub use follow::{Follower, News, Step};
 pub use inboxes::{InboxView, Inboxes, TaskList, TaskView};
-pub use jobs::{JobList, Jobs, SessionNow};
+pub use jobs::{JobList, Jobs, SessionNow, WaitingSession};
 pub use requests::RequestView;
 pub use run_lists::{ListedRun, RecentRuns};
 pub use sessions::{

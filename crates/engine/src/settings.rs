@@ -69,6 +69,8 @@ pub struct Settings {
     pub a2a: A2a,
     /// How outside jobs report back.
     pub jobs: Jobs,
+    /// How long a task lies in an inbox until somebody must have taken it, unless it says otherwise (S4-29).
+    pub task_ttl: Option<Millis>,
     /// Directories in which readable copies are kept, and of which agents.
     pub mirrors: BTreeMap<PathBuf, BTreeSet<AgentName>>,
     /// Where tokens of logins are kept, if they are.
@@ -409,6 +411,7 @@ impl Settings {
             webhooks: Webhooks::default(),
             a2a: A2a::default(),
             jobs: Jobs::default(),
+            task_ttl: Some(Millis::hours(24)),
             mirrors: BTreeMap::new(),
             vault: None,
             a2a_interceptor: None,

@@ -40,7 +40,7 @@ pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
 pub use logins::{LoginError, Logins};
 pub use reports::{Report, ReportBody, ReportError, Reports, Signature};
 pub use session_delete::SessionDeletion;
-pub use tasks::{ClaimTask, NewTask, TaskQueue, TaskReport, claimed_by};
+pub use tasks::{CallReport, ClaimTask, NewTask, ProposedCall, TaskQueue, TaskReport, claimed_by};
 
 /// A run that somebody wants.
 #[derive(Debug, Clone)]

@@ -42,6 +42,8 @@ struct InboxFacts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target_agent: Option<AgentName>,
     max_attempts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
 }
 
 /// The JSON of a run's inbox facts.
@@ -50,6 +52,7 @@ pub(crate) fn inbox_facts(place: &InboxEntry) -> String {
         kind: place.kind.clone(),
         target_agent: place.target_agent.clone(),
         max_attempts: place.max_attempts,
+        expires_at: place.expires_at,
     };
     json(&facts)
 }
@@ -75,6 +78,7 @@ pub(crate) fn inbox_place(
         priority: priority.unwrap_or_default(),
         target_agent: facts.target_agent,
         max_attempts: facts.max_attempts,
+        expires_at: facts.expires_at,
     })
 }
 
@@ -136,6 +140,24 @@ pub(crate) fn kind_number(kind: HoldKind) -> i64 {
         HoldKind::External => 3,
         HoldKind::Auth => 4,
         HoldKind::Recovery => 5,
+    }
+}
+
+/// How a hold that waits for an outside system stands, in the words of the view `pending_tool_calls` (S2-4, S2-27).
+pub(crate) fn external_status(row: &HoldRow) -> &'static str {
+    match row.closed.as_ref().map(|closed| closed.how) {
+        None if row.processing => "processing",
+        None => "waiting",
+        Some(ResolutionKind::Answered) => "completed",
+        Some(ResolutionKind::Expired) => "expired",
+        Some(
+            ResolutionKind::Approved
+            | ResolutionKind::Edited
+            | ResolutionKind::Denied
+            | ResolutionKind::Failed
+            | ResolutionKind::Withdrawn
+            | ResolutionKind::Superseded,
+        ) => "failed",
     }
 }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use standfast_core::digest::Digest;
+use standfast_core::event::Driver;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{Incarnation, RunId, Seq, Shard};
 use standfast_core::name::{AgentName, InboxName, SessionId, Tenant, ToolName, UserId};
@@ -272,8 +273,43 @@ pub enum RunFilter {
     Owner(UserId),
     /// One inbox.
     Inbox(InboxName),
-    /// What workers of an inbox may claim at this instant: highest priority first, then oldest.
-    Claimable(InboxName, Timestamp),
+    /// Those that have, or had, holds of kind `external`: what outside systems were asked to do.
+    WithJobs,
+    /// What somebody may claim from an inbox at this instant: highest priority first, then oldest.
+    Claimable(InboxName, Timestamp, Claimant),
+}
+
+/// Who asks for work from an inbox. What is not for them does not count, however much of it lies there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claimant {
+    /// Whoever.
+    Anybody,
+    /// An agent of this server: what it drives itself.
+    Agent(AgentName),
+    /// A worker elsewhere.
+    Worker {
+        /// The agent that it works for: work that is meant for another is not for it.
+        agent: AgentName,
+        /// The kinds of work that it takes; empty means any.
+        kinds: Vec<String>,
+    },
+}
+
+impl Claimant {
+    /// Whether a run is for them.
+    #[must_use]
+    pub fn suits(&self, facts: &Facts) -> bool {
+        let place = facts.inbox.as_ref();
+        match self {
+            Claimant::Anybody => true,
+            Claimant::Agent(agent) => facts.driver == Driver::Loop && facts.agent == *agent,
+            Claimant::Worker { agent, kinds } => place.is_some_and(|place| {
+                facts.driver == Driver::Outside
+                    && place.target_agent.as_ref().is_none_or(|target| target == agent)
+                    && (kinds.is_empty() || kinds.contains(&place.kind))
+            }),
+        }
+    }
 }
 
 /// Which open holds are asked for. Oldest first.

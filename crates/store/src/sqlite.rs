@@ -24,6 +24,7 @@ mod read;
 mod remembered;
 mod rows;
 mod schema;
+mod snapshot;
 mod sql;
 mod tally;
 mod work;
@@ -66,6 +67,7 @@ use writer::Writer;
 pub use audit::{audit_entries, export, heads, verify, verify_against};
 pub use credentials::CredentialFile;
 pub use schema::OpenError;
+pub use snapshot::SqliteSnapshot;
 
 /// Keeps runs in one SQLite file.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ pub(crate) enum Command {
     Faults(Vec<OsString>),
     Tidy,
     TidyMissing,
+    TidyTests,
     TidyGraph,
     TidySvg(OsString),
     Product,
@@ -49,7 +50,7 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "tidy",
         arguments: "[OPTION]",
-        summary: "the repository's rules; --missing lists the requirements that no test names, --graph prints who uses whom, --svg FILE draws it",
+        summary: "the repository's rules; --missing lists the requirements that no test names, --tests writes the table of what shows each, --graph prints who uses whom, --svg FILE draws it",
     },
     Subcommand {
         name: "product",
@@ -103,6 +104,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         Some("faults") => Ok(Command::Faults(rest)),
         Some("tidy") if rest.is_empty() => Ok(Command::Tidy),
         Some("tidy") if rest == ["--missing"] => Ok(Command::TidyMissing),
+        Some("tidy") if rest == ["--tests"] => Ok(Command::TidyTests),
         Some("tidy") if rest == ["--graph"] => Ok(Command::TidyGraph),
         Some("tidy") => match <[OsString; 2]>::try_from(rest) {
             Ok([option, file]) if option == "--svg" => Ok(Command::TidySvg(file)),
@@ -122,7 +124,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
 }
 
 /// What a wrong call of `tidy` is told.
-const TIDY_TAKES: &str = "`cargo xtask tidy` takes --missing, --graph, --svg FILE or nothing";
+const TIDY_TAKES: &str = "`cargo xtask tidy` takes --missing, --tests, --graph, --svg FILE or nothing";
 
 /// The text of `cargo xtask help`.
 pub(crate) fn help() -> String {
@@ -174,6 +176,7 @@ mod tests {
     fn tidy_takes_one_option() {
         assert_eq!(parsed("tidy").unwrap(), Command::Tidy);
         assert_eq!(parsed("tidy --missing").unwrap(), Command::TidyMissing);
+        assert_eq!(parsed("tidy --tests").unwrap(), Command::TidyTests);
         assert_eq!(parsed("tidy --graph").unwrap(), Command::TidyGraph);
         assert_eq!(parsed("tidy --svg a.svg").unwrap(), Command::TidySvg("a.svg".into()));
         assert!(parsed("tidy --svg").is_err());

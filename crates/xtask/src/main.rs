@@ -43,6 +43,7 @@ fn run() -> Result<()> {
         Command::Faults(arguments) => long_runs::faults(&root, &arguments),
         Command::Tidy => tidy::check(&root),
         Command::TidyMissing => tidy::missing(&root),
+        Command::TidyTests => tidy::write_tests(&root),
         Command::TidyGraph => tidy::show_graph(&root),
         Command::TidySvg(file) => tidy::draw_graph(&root, file.as_ref()),
         Command::Product => product::build(&root).map(|path| println!("{}", path.display())),

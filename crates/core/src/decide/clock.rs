@@ -17,6 +17,9 @@ use crate::time::Timestamp;
 /// S3-28: the text of a run that failed because nobody answered.
 pub(super) const TIMEOUT_TEXT: &str = "timeout waiting for user input";
 
+/// S4-29: the text of a task that lay in its inbox for longer than it may.
+const NOBODY_TOOK_IT: &str = "the task expired: nobody took it within its time to live (taskTtl)";
+
 pub(super) fn pass_time(draft: &mut Draft<'_>) {
     if Mutant::ExpiryUnchecked.is_on() {
         return;
@@ -35,6 +38,9 @@ pub(super) fn pass_time(draft: &mut Draft<'_>) {
         }
     }
     lapse(draft, draft.now);
+    if draft.run.must_be_taken_by().is_some_and(|at| at <= draft.now) {
+        draft.end(Outcome::Failed, Some(NOBODY_TOOK_IT.into()), None);
+    }
 }
 
 /// When a hold expires, and when the grace ends that may follow.

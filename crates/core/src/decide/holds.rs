@@ -368,14 +368,13 @@ struct Change {
 fn checked_edit(draft: &Draft<'_>, hold: &Hold, arguments: &RawJson) -> Result<Change, Refusal> {
     let forbidden = |reason: String| Refusal::Forbidden { hold: draft.run.hold_id(hold.key), reason };
     let Some(call) = draft.run.call(hold.call()) else { return Err(Refusal::NoSuchCall(hold.call())) };
-    let Some(spec) = draft.ctx.definition.tools.get(&call.tool) else {
+    let Some(schema) = judge::schema_of(draft, &call.tool) else {
         return Err(forbidden(format!("the agent no longer has a tool {}", call.tool)));
     };
     let verdict = judge::verdict(draft, call.no);
     if verdict.judged.effect == Effect::Deny {
         return Err(forbidden(verdict.reason.clone().unwrap_or_else(|| judge::forbidden(&verdict.judged))));
     }
-    let schema = spec.schema_digest();
     let files = draft.ctx.verdicts.files(call.no);
     let digest = digest::of_call_with(&call.tool, arguments.text(), schema, digest::of_files(&files));
     let revision = hold.revision + 1;

@@ -6,8 +6,8 @@
 use super::Draft;
 use crate::body::Body;
 use crate::command::AskedCall;
-use crate::digest;
-use crate::event::{Event, HoldOpened};
+use crate::digest::{self, Digest};
+use crate::event::{Driver, Event, HoldOpened};
 use crate::hold::{Ask, HoldKind, HoldPolicy, OnTimeout, name_files};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
@@ -29,12 +29,12 @@ pub(super) fn judge(draft: &Draft<'_>, no: CallNo, asked: &AskedCall) -> Judgeme
     let tool = ToolName::new(&asked.tool).unwrap_or_else(|_| unnamed());
     let spec = draft.ctx.definition.tools.get(&tool);
     let parsed = RawJson::parse(&asked.arguments);
-    let problem = match (&spec, &parsed) {
+    let schema = schema_of(draft, &tool);
+    let problem = match (&schema, &parsed) {
         (None, _) => Some(unknown_tool(draft, &tool)),
         (Some(_), Err(bad)) => Some(format!("the arguments were not taken: {bad}")),
         (Some(_), Ok(_)) => asked.problem.clone(),
     };
-    let schema = spec.map(|spec| spec.schema_digest());
     let arguments = match parsed {
         Ok(json) => Body::Json(json),
         Err(_) => Body::text(&asked.arguments),
@@ -72,6 +72,15 @@ pub(super) fn judge(draft: &Draft<'_>, no: CallNo, asked: &AskedCall) -> Judgeme
         Effect::Hold => return Judgement { call, hold: Some(combined) },
     }
     Judgement { call, hold: None }
+}
+
+/// Digest of what a tool takes; none when there is no such tool. An outside worker brings tools of its own, of which nothing
+/// is known but what it says, unless its run is pinned to some.
+pub(super) fn schema_of(draft: &Draft<'_>, tool: &ToolName) -> Option<Digest> {
+    let definition = draft.ctx.definition;
+    let is_own = draft.run.facts.driver == Driver::Outside && definition.tools.is_empty();
+    let pinned = definition.tools.get(tool).map(|spec| spec.schema_digest());
+    pinned.or(is_own.then(Digest::default))
 }
 
 /// The combined verdict on a call.
@@ -148,7 +157,7 @@ pub(super) struct NewHold {
     pub(super) ask: Ask,
     pub(super) judged: Option<PolicyVerdict>,
     pub(super) votes: u32,
-    pub(super) digest: Option<digest::Digest>,
+    pub(super) digest: Option<Digest>,
     pub(super) files: Vec<FileDigest>,
     pub(super) revision: u32,
     pub(super) attempt: u32,

@@ -20,7 +20,11 @@ pub(super) fn claim(draft: &mut Draft<'_>, claim: &ClaimRun) -> Result<Answer, R
         ClaimRun::Node if draft.run.facts.driver == Driver::Outside => Err(Refusal::WrongDriver),
         ClaimRun::Node if draft.run.was_claimed() => Ok(Answer::Repeated),
         ClaimRun::Node => {
-            draft.emit(Event::RunClaimed(RunClaimed { claim: None }));
+            draft.emit(Event::RunClaimed(RunClaimed { claim: None, started: false }));
+            // A node takes a task only when it has room for it, and works on it at once (S4-1).
+            if draft.run.facts.inbox.is_some() {
+                draft.emit(Event::RunClaimed(RunClaimed { claim: None, started: true }));
+            }
             Ok(Answer::Done)
         }
         ClaimRun::Worker { .. } if draft.run.facts.driver == Driver::Loop => Err(Refusal::WrongDriver),
@@ -33,8 +37,8 @@ pub(super) fn claim(draft: &mut Draft<'_>, claim: &ClaimRun) -> Result<Answer, R
             }
             let until = draft.now.plus(*period);
             let attempt = draft.run.state.claims + 1;
-            let claim = Claim { worker: worker.clone(), until, period: *period, attempt };
-            draft.emit(Event::RunClaimed(RunClaimed { claim: Some(claim) }));
+            let claim = Claim { worker: worker.clone(), until, period: *period, attempt, started_at: None };
+            draft.emit(Event::RunClaimed(RunClaimed { claim: Some(claim), started: false }));
             Ok(Answer::Done)
         }
     }
@@ -99,7 +103,20 @@ pub(super) fn heartbeat(draft: &mut Draft<'_>, worker: &WorkerName) -> Result<An
     refuse_unless_claimed_by(draft, Some(worker))?;
     let Some(mut claim) = draft.run.state.claim.clone() else { return Err(Refusal::NotClaimable) };
     claim.until = draft.now.plus(claim.period);
-    draft.emit(Event::RunClaimed(RunClaimed { claim: Some(claim) }));
+    draft.emit(Event::RunClaimed(RunClaimed { claim: Some(claim), started: false }));
+    Ok(Answer::Done)
+}
+
+/// A sign of life that says once that the work has begun (S4-1).
+pub(super) fn start_work(draft: &mut Draft<'_>, worker: &WorkerName) -> Result<Answer, Refusal> {
+    refuse_unless_claimed_by(draft, Some(worker))?;
+    let Some(mut claim) = draft.run.state.claim.clone() else { return Err(Refusal::NotClaimable) };
+    if claim.started_at.is_some() {
+        return Ok(Answer::Repeated);
+    }
+    claim.until = draft.now.plus(claim.period);
+    claim.started_at = Some(draft.now);
+    draft.emit(Event::RunClaimed(RunClaimed { claim: Some(claim), started: true }));
     Ok(Answer::Done)
 }
 

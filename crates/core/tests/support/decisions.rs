@@ -100,6 +100,7 @@ fn needs_authority(command: &Command) -> bool {
         | Command::Propose(_)
         | Command::Finish { .. }
         | Command::Fail(_)
+        | Command::StartWork { .. }
         | Command::Heartbeat { .. }
         | Command::Release { .. }
         | Command::RecordReply(_)

@@ -459,6 +459,7 @@ fn named_hold(command: &Command) -> Option<HoldKey> {
         | Command::Propose(_)
         | Command::Finish { .. }
         | Command::Fail(_)
+        | Command::StartWork { .. }
         | Command::Heartbeat { .. }
         | Command::Release { .. }
         | Command::Repin { .. }

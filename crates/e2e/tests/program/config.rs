@@ -50,6 +50,12 @@ fn the_complete_example() {
     check(&["complete"]);
 }
 
+/// S0-16: a key that would promise to show thinking is refused with a sentence.
+#[test]
+fn thinking_that_is_not_shown_is_not_promised() {
+    check(&["show_thinking"]);
+}
+
 /// S0-55 … S0-60, S0-64, S0-68, S0-69, C10, C38: both modes are there, from the first release on: the six rows, a file without a word about it, and a mode that there is not. S0-62, S0-67:
 /// what makes a blocking agent async.
 #[test]

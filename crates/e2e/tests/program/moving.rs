@@ -62,12 +62,14 @@ fn runs_move_to_another_database_and_back() {
     first.try_ask(&["holds", "approve", &hold(&runs[0])]).unwrap();
     first.run_once(text(&runs[0]["id"]), "completed");
     let story = first.try_ask(&["show", text(&runs[1]["id"])]).unwrap();
-    // Nobody else may have a SQLite file that a server has.
-    assert!(!standfast(&["export", "--output", lines], lite.path()).status.success());
+    // A server may have the file: what is exported is one instant of it.
+    let live = moved(&["export", "--output", lines], lite.path());
+    let beside = std::fs::read_to_string(lines).unwrap();
     drop(first);
 
     let exported = moved(&["export", "--output", lines], lite.path());
     assert_eq!((&exported["runs"], &exported["sessions"]), (&3.into(), &3.into()), "{exported}");
+    assert_eq!((live, beside), (exported.clone(), std::fs::read_to_string(lines).unwrap()));
     assert_eq!(moved(&["import", lines], large.path()), exported);
     verifies(large.path());
     let again = standfast(&["import", lines], large.path());
@@ -130,4 +132,35 @@ fn one_conversation_moves_and_changed_lines_are_refused() {
     }
     drop(server);
     verifies(to.path());
+}
+
+/// S2-24, F19: a server goes on writing while it is exported: what comes out is one instant, whole, and verifies elsewhere.
+#[test]
+fn a_server_is_exported_while_it_works() {
+    let from = with("driver: sqlite, database: a.db");
+    let server = serve(from.path());
+    let lines = from.path().join("lines.jsonl");
+    let path = lines.to_str().unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+                let run = server.send("ops");
+                server.try_ask(&["holds", "approve", text(&run["holds"][0]["id"])]).unwrap();
+            }
+        });
+        let mut seen = Vec::new();
+        for _ in 0..5 {
+            let exported = moved(&["export", "--output", path], from.path());
+            let to = with("driver: sqlite, database: b.db");
+            assert_eq!(moved(&["import", path], to.path()), exported);
+            verifies(to.path());
+            seen.push(exported["runs"].as_u64().unwrap());
+        }
+        is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        seen
+    });
+    assert!(seen.is_sorted() && seen.last() > seen.first(), "{seen:?}");
+    drop(server);
+    verifies(from.path());
 }

@@ -426,3 +426,39 @@ fn a_changed_file_is_taken_and_a_bad_one_is_not() {
     assert_eq!(question(&server.send("durable")), "Really echo hello?");
     server.try_ask(&["holds", "approve", text(&held["holds"][0]["id"])]).unwrap();
 }
+
+/// S0-39: no more runs of an agent work at once than `worker_pool` says; the others are queued and all of them end.
+#[test]
+fn a_worker_pool_bounds_the_runs_that_work() {
+    let slow = "replies:\n- text: done\n  delay: 500ms\n";
+    let rest = "
+session_stores: {main-db: {backend: sql, sql: {driver: sqlite, database: ./kept/sessions.db}}}
+agents: {ops: {llm: slow, session_store: main-db, task: {worker_pool: 2}}}
+";
+    let folder = standfast_testkit::folder(&[("slow", slow)], rest);
+    let server = serve(folder.path());
+    let runs: Vec<Value> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..6).map(|_| scope.spawn(|| server.send("ops"))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let mut steps = Vec::new();
+    for run in &runs {
+        assert_eq!(server.run_once(text(&run["id"]), "completed")["status"], "completed");
+        let events = events(&server, text(&run["id"]));
+        let at = |kind: &str| {
+            events.iter().find(|event| event["type"] == kind).map(|event| text(&event["at"]).to_owned())
+        };
+        // Whoever found a place at once is not queued first.
+        let from = at("run.claimed").or(at("run.started")).unwrap();
+        steps.push((from, 1));
+        steps.push((at("run.ended").unwrap(), -1));
+    }
+    // What ended in the same millisecond made room for what began in it.
+    steps.sort();
+    let mut at_work = 0;
+    let most = steps.iter().map(|(_, step)| {
+        at_work += step;
+        at_work
+    });
+    assert_eq!(most.max(), Some(2), "{steps:?}");
+}

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use standfast_core::base32;
 use standfast_core::digest::{self, Digest};
-use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
+use standfast_core::name::{GroupName, InboxName, RoleName, Tenant, UserId};
 use standfast_core::time::Timestamp;
 use standfast_store::Credential;
 
@@ -49,6 +49,9 @@ pub struct KeyFacts {
     pub roles: BTreeSet<RoleName>,
     /// What it may be used for.
     pub scopes: BTreeSet<Scope>,
+    /// The inboxes that `inbox:work` is for; empty means all of them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub inboxes: BTreeSet<InboxName>,
     /// When it was made.
     pub created_at: Timestamp,
 }
@@ -144,9 +147,9 @@ pub fn stands_for(kept: &Credential, now: Timestamp) -> Result<Principal, KeyEnd
         tracing::warn!(prefix = kept.prefix, %error, "auth: a stored API key is unreadable and is ignored");
         KeyEnd::Unreadable
     })?;
-    let KeyFacts { user, groups, roles, scopes, .. } = facts;
+    let KeyFacts { user, groups, roles, scopes, inboxes, .. } = facts;
     let by = Identification::ApiKey { prefix: kept.prefix.clone() };
-    Ok(Principal { tenant: kept.tenant.clone(), user, groups, roles, scopes, by })
+    Ok(Principal { tenant: kept.tenant.clone(), user, groups, roles, scopes, inboxes, by })
 }
 
 /// Never the secret.
@@ -180,6 +183,7 @@ mod tests {
             groups: BTreeSet::from([GroupName::new("finance").unwrap()]),
             roles: BTreeSet::from([RoleName::new("lead").unwrap()]),
             scopes: BTreeSet::from([Scope::RunsRead]),
+            inboxes: BTreeSet::new(),
             created_at: Timestamp(1),
         }
     }
@@ -217,9 +221,12 @@ mod tests {
     #[test]
     fn a_key_stands_for_whom_it_was_made() {
         let who = key(3).opens(&kept(), Timestamp(5)).unwrap();
-        let KeyFacts { user, groups, roles, scopes, .. } = facts();
+        let KeyFacts { user, groups, roles, scopes, inboxes, .. } = facts();
         let by = Identification::ApiKey { prefix: key(3).prefix().to_owned() };
-        assert_eq!(who, Principal { tenant: Tenant::new("acme").unwrap(), user, groups, roles, scopes, by });
+        assert_eq!(
+            who,
+            Principal { tenant: Tenant::new("acme").unwrap(), user, groups, roles, scopes, inboxes, by }
+        );
     }
 
     #[test]

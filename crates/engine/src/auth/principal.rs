@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use standfast_core::name::{BadName, GroupName, RoleName, Tenant, UserId};
+use standfast_core::name::{BadName, GroupName, InboxName, RoleName, Tenant, UserId};
 use standfast_core::time::Timestamp;
 
 /// Who is calling.
@@ -24,6 +24,8 @@ pub struct Principal {
     pub roles: BTreeSet<RoleName>,
     /// What their credential may be used for.
     pub scopes: BTreeSet<Scope>,
+    /// The inboxes that `inbox:work` is for; empty means all of them.
+    pub inboxes: BTreeSet<InboxName>,
     /// How they were identified, so that it can be asked again later whether that still holds.
     pub by: Identification,
 }
@@ -82,6 +84,7 @@ impl Principal {
             groups: BTreeSet::new(),
             roles: BTreeSet::new(),
             scopes: Scope::usual(),
+            inboxes: BTreeSet::new(),
             by: Identification::Local,
         }
     }
@@ -102,6 +105,13 @@ impl Principal {
     #[must_use]
     pub fn has(&self, scope: Scope) -> bool {
         self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+    }
+
+    /// Whether their credential may be used to work on the tasks of this inbox.
+    #[must_use]
+    pub fn works_in(&self, inbox: &InboxName) -> bool {
+        let is_limited = !self.inboxes.is_empty() && !self.scopes.contains(&Scope::Admin);
+        self.has(Scope::InboxWork) && (!is_limited || self.inboxes.contains(inbox))
     }
 
     /// Every name that a list of approvers could mean them by.

@@ -88,6 +88,7 @@ impl Inboxes {
                 view.agents.push(name.clone());
             }
         }
+        all.retain(|inbox, _| who.works_in(inbox));
         Ok(all.into_values().collect())
     }
 
@@ -109,7 +110,7 @@ impl Inboxes {
         is_wanted: impl Fn(&Run, &[(HoldId, HoldKind)]) -> bool,
     ) -> Result<Page<TaskView>, EngineError> {
         // Whoever sees only what they added themselves does not look through what others did.
-        let filter = if who.has(Scope::InboxWork) || self.log.sees_others(who, None) {
+        let filter = if who.works_in(&list.inbox) || self.log.sees_others(who, None) {
             RunFilter::Inbox(list.inbox.clone())
         } else {
             RunFilter::Owner(who.user.clone())
@@ -188,9 +189,36 @@ impl Inboxes {
     pub async fn task_view(&self, who: &Principal, snapshot: &Snapshot) -> Result<TaskView, EngineError> {
         let run = snapshot.run();
         let below = self.log.holds_below(run).await?;
+        let waits_for =
+            if run.is_held() { self.open_holds(who, snapshot, &below).await? } else { Vec::new() };
+        let events = snapshot.log().await?.to_vec();
+        Ok(TaskView { run: run.clone(), events, below, waits_for })
+    }
+
+    /// The same of whoever names a hold: it can be answered while other calls of the task still run (C36).
+    pub async fn task_view_with_open_holds(
+        &self,
+        who: &Principal,
+        snapshot: &Snapshot,
+    ) -> Result<TaskView, EngineError> {
+        let run = snapshot.run();
+        let below = self.log.holds_below(run).await?;
+        let waits_for = self.open_holds(who, snapshot, &below).await?;
+        let events = snapshot.log().await?.to_vec();
+        Ok(TaskView { run: run.clone(), events, below, waits_for })
+    }
+
+    /// What somebody can do something about, as far as the caller may see it.
+    async fn open_holds(
+        &self,
+        who: &Principal,
+        snapshot: &Snapshot,
+        below: &[(HoldId, HoldKind)],
+    ) -> Result<Vec<HoldView>, EngineError> {
+        let run = snapshot.run();
         let own = run.state.holds.iter().map(|hold| (HoldId { run: run.facts.id, key: hold.key }, hold.kind));
-        let mut waits_for = Vec::new();
-        for (id, kind) in own.chain(below.iter().copied()).filter(|_| run.is_held()) {
+        let mut found = Vec::new();
+        for (id, kind) in own.chain(below.iter().copied()) {
             // What only an outside system can move is nobody's to answer here (C25).
             if kind == HoldKind::External {
                 continue;
@@ -200,10 +228,9 @@ impl Inboxes {
             } else {
                 self.reads.hold(who, id).await
             };
-            waits_for.extend(view);
+            found.extend(view);
         }
-        let events = snapshot.log().await?.to_vec();
-        Ok(TaskView { run: run.clone(), events, below, waits_for })
+        Ok(found)
     }
 
     /// What is stored of a task now, if it is in this inbox and the caller may see it.
@@ -219,7 +246,8 @@ impl Inboxes {
     }
 
     fn may_see_task(&self, who: &Principal, facts: &Facts) -> bool {
-        let works = who.tenant == facts.tenant && who.has(Scope::InboxWork);
-        facts.inbox.is_some() && (works || self.log.may_see(who, facts))
+        let Some(place) = &facts.inbox else { return false };
+        let works = who.tenant == facts.tenant && who.works_in(&place.inbox);
+        works || self.log.may_see(who, facts)
     }
 }

@@ -13,7 +13,7 @@ use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::{AgentName, SessionId};
 use standfast_core::run::{Stage, Status, status};
 use standfast_core::time::Timestamp;
-use standfast_store::{CallQuery, CallStatus, RunQuery, StoreError};
+use standfast_store::{CallQuery, CallStatus, Page, RunFilter, RunQuery, SessionKey, StoreError};
 
 use super::{HoldList, Reads, SessionError, SessionName, Sessions};
 use crate::EngineError;
@@ -23,8 +23,8 @@ use crate::log::{JobView, Log, Snapshot};
 /// Holds that are read at once.
 const AT_ONCE: usize = 200;
 
-/// Runs that are looked at for jobs that have ended, at most; of more than that the newest.
-const LOOKED_AT_MAX: usize = 500;
+/// A list reads this many pages at most before it answers with what it has; its cursor says where to go on.
+const PAGES_MAX: usize = 16;
 
 /// Which jobs are wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -35,8 +35,21 @@ pub struct JobList {
     pub session: Option<SessionId>,
     /// Those that have ended instead of those that have not.
     pub over: bool,
-    /// How many at most.
+    /// Only those whose runs changed at this instant or later; none means any. Of those that are over.
+    pub since: Option<Timestamp>,
+    /// Where to go on.
+    pub cursor: Option<u64>,
+    /// How many at most; a page has whole runs, so it may have a few more.
     pub limit: usize,
+}
+
+/// A conversation that waits for outside jobs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingSession {
+    /// Which.
+    pub key: SessionKey,
+    /// What it waits for.
+    pub now: SessionNow,
 }
 
 /// What a conversation is doing.
@@ -46,6 +59,8 @@ pub enum SessionNow {
     Idle,
     /// Working.
     Busy,
+    /// It waits for somebody, and for no outside job.
+    Asks(HoldKind),
     /// The model failed and is asked again.
     Retry {
         /// How often it failed.
@@ -55,9 +70,9 @@ pub enum SessionNow {
         /// When it is asked again.
         next: Timestamp,
     },
-    /// It waits for somebody or something.
+    /// It waits for an outside job.
     Waiting {
-        /// The oldest hold that it waits for.
+        /// The oldest of those that it waits for.
         hold: HoldId,
         /// The tool whose call waits, if it is one.
         tool: Option<String>,
@@ -85,8 +100,9 @@ impl Jobs {
         self.log.job_in(&self.log.snapshot(who, id.run).await?, id).await
     }
 
-    /// Jobs that the caller may see: those that are not over, oldest first, or those that are, of the newest runs.
-    pub async fn list(&self, who: &Principal, list: JobList) -> Result<Vec<JobView>, EngineError> {
+    /// Jobs that the caller may see: those that are not over, oldest first, or those that are, of the newest runs first.
+    /// Following the cursors gives each of them.
+    pub async fn list(&self, who: &Principal, list: JobList) -> Result<Page<JobView>, EngineError> {
         let wanted = CallQuery {
             tenant: who.tenant.clone(),
             session: list.session.as_ref().map(ToString::to_string),
@@ -99,13 +115,13 @@ impl Jobs {
         if list.over { self.jobs_over(who, &list).await } else { self.open_jobs(who, &list).await }
     }
 
-    /// What an index names, as the log has it now.
+    /// What an index names, as the log has it now. The cursor counts them.
     async fn indexed_jobs(
         &self,
         who: &Principal,
         list: &JobList,
         ids: Vec<HoldId>,
-    ) -> Result<Vec<JobView>, EngineError> {
+    ) -> Result<Page<JobView>, EngineError> {
         let mut found = Vec::new();
         for id in ids {
             match self.job(who, id).await {
@@ -118,12 +134,14 @@ impl Jobs {
         found.retain(|view| view.job.is_open() != list.over);
         found.retain(|view| list.agent.as_ref().is_none_or(|agent| view.run.agent == *agent));
         found.sort_by_key(|view| (view.job.created_at, view.job.key.call));
-        found.truncate(list.limit);
-        Ok(found)
+        let from = list.cursor.and_then(|cursor| usize::try_from(cursor).ok()).unwrap_or_default();
+        let upto = from.saturating_add(list.limit);
+        let next = (found.len() > upto).then(|| u64::try_from(upto).unwrap_or(u64::MAX));
+        Ok(Page::of(found.into_iter().skip(from).take(list.limit).collect(), next))
     }
 
-    async fn open_jobs(&self, who: &Principal, list: &JobList) -> Result<Vec<JobView>, EngineError> {
-        let (mut found, mut cursor) = (Vec::new(), None);
+    async fn open_jobs(&self, who: &Principal, list: &JobList) -> Result<Page<JobView>, EngineError> {
+        let (mut found, mut cursor) = (Vec::new(), list.cursor);
         loop {
             let wanted = HoldList {
                 kind: Some(HoldKind::External),
@@ -131,7 +149,7 @@ impl Jobs {
                 tool: None,
                 session: list.session.clone(),
                 cursor,
-                limit: AT_ONCE,
+                limit: AT_ONCE.min(list.limit.saturating_sub(found.len()).max(1)),
             };
             let page = self.reads.holds(who, wanted).await?;
             let runs: BTreeSet<RunId> = page.items.iter().map(|hold| hold.id.run).collect();
@@ -145,24 +163,31 @@ impl Jobs {
             }
         }
         found.sort_by_key(|view| (view.job.created_at, view.job.key.call));
-        found.truncate(list.limit);
-        Ok(found)
+        Ok(Page::of(found, cursor))
     }
 
-    async fn jobs_over(&self, who: &Principal, list: &JobList) -> Result<Vec<JobView>, EngineError> {
-        let filter = self.log.run_filter(who, list.agent.as_ref(), list.session.as_ref());
-        let (mut found, mut cursor, mut looked_at) = (Vec::new(), None, 0);
-        while looked_at < LOOKED_AT_MAX && found.len() < list.limit {
+    async fn jobs_over(&self, who: &Principal, list: &JobList) -> Result<Page<JobView>, EngineError> {
+        // Runs with jobs have an index; whoever sees only their own runs looks at those, and a conversation has few.
+        let filter = match self.log.run_filter(who, list.agent.as_ref(), list.session.as_ref()) {
+            RunFilter::All | RunFilter::Agent(_) => RunFilter::WithJobs,
+            other @ (RunFilter::Session(..)
+            | RunFilter::SessionOf(..)
+            | RunFilter::Owner(_)
+            | RunFilter::Inbox(_)
+            | RunFilter::WithJobs
+            | RunFilter::Claimable(..)) => other,
+        };
+        let (mut found, mut cursor) = (Vec::new(), list.cursor);
+        for _ in 0..PAGES_MAX {
             let query = RunQuery {
                 tenant: who.tenant.clone(),
                 filter: filter.clone(),
                 phases: Vec::new(),
-                since: None,
+                since: list.since,
                 cursor,
-                limit: AT_ONCE,
+                limit: AT_ONCE.min(list.limit.saturating_sub(found.len()).max(1)),
             };
             let page = self.log.store.list_runs(query).await?;
-            looked_at += page.items.len();
             for row in page.items {
                 let facts = &row.run.facts;
                 let is_wanted = list.session.as_ref().is_none_or(|session| *session == facts.session)
@@ -173,12 +198,53 @@ impl Jobs {
                 found.extend(self.jobs_of(facts.id).await?.into_iter().filter(|view| !view.job.is_open()));
             }
             cursor = page.next;
-            if cursor.is_none() {
+            if cursor.is_none() || found.len() >= list.limit {
                 break;
             }
         }
-        found.truncate(list.limit);
-        Ok(found)
+        Ok(Page::of(found, cursor))
+    }
+
+    /// Conversations that wait for outside jobs, the longest waiting first (S2-12). Following the cursors gives each of them
+    /// once: it stands where the oldest of its jobs does.
+    pub async fn waiting_sessions(
+        &self,
+        who: &Principal,
+        (cursor, limit): (Option<u64>, usize),
+    ) -> Result<Page<WaitingSession>, EngineError> {
+        let mut page = Page::of(Vec::new(), cursor);
+        for _ in 0..PAGES_MAX {
+            let wanted = HoldList {
+                kind: Some(HoldKind::External),
+                agent: None,
+                tool: None,
+                session: None,
+                cursor: page.next,
+                limit: limit.saturating_sub(page.items.len()).max(1),
+            };
+            let found = self.reads.holds(who, wanted).await?;
+            for hold in found.items {
+                let Ok(run) = self.log.see(who, hold.id.run).await else { continue };
+                let key = SessionKey::of(&run.facts);
+                let name = SessionName {
+                    session: key.session.clone(),
+                    agent: Some(key.agent.clone()),
+                    owner: Some(key.owner.clone()),
+                };
+                match self.session_now(who, &name).await {
+                    Ok(now @ SessionNow::Waiting { hold: oldest, .. }) if oldest == hold.id => {
+                        page.items.push(WaitingSession { key, now });
+                    }
+                    // It stands elsewhere, or does something else; one that is gone does not hide the others.
+                    Ok(_) | Err(_) => {}
+                }
+            }
+            page.next = found.next;
+            if page.next.is_none() || page.items.len() >= limit {
+                break;
+            }
+        }
+        Ok(page)
     }
 
     /// The jobs of a run. Of one that is erased, or cannot be read, none: it does not hide the others.
@@ -239,14 +305,19 @@ impl Jobs {
             return Ok(SessionNow::Retry { attempt, message: last_failure(&events), next });
         }
         let holds = runs.iter().flat_map(|row| row.run.state.holds.iter().map(move |hold| (&row.run, hold)));
-        Ok(match holds.min_by_key(|(_, hold)| hold.opened_at) {
+        // The id of any other hold is none of an outside job (C25), and neither is that of a sub-run that is waited for.
+        let jobs = holds.clone().filter(|(_, hold)| hold.kind == HoldKind::External && hold.child.is_none());
+        Ok(match jobs.min_by_key(|(_, hold)| hold.opened_at) {
             Some((run, hold)) => SessionNow::Waiting {
                 hold: HoldId { run: run.facts.id, key: hold.key },
                 tool: run.call(hold.call()).map(|call| call.tool.to_string()),
                 since: hold.opened_at,
                 until: hold.expires_at,
             },
-            None => SessionNow::Idle,
+            None => {
+                let oldest = holds.min_by_key(|(_, hold)| hold.opened_at);
+                oldest.map_or(SessionNow::Idle, |(_, hold)| SessionNow::Asks(hold.kind))
+            }
         })
     }
 }

@@ -6,6 +6,7 @@
 //! the core's business.
 
 mod add;
+mod calls;
 mod claims;
 mod retry;
 
@@ -33,6 +34,8 @@ pub struct NewTask {
     pub inbox: Inbox,
     /// What to do.
     pub message: Message,
+    /// How long it may lie there until somebody takes it; none means as the server's settings say.
+    pub ttl: Option<Millis>,
     /// Makes a repeat safe.
     pub once: Option<IdempotencyKey>,
 }
@@ -70,11 +73,15 @@ pub enum TaskReport {
     },
     /// Somebody must be asked first.
     Suspend(Box<Ask>),
+    /// It begins to work on it.
+    Start,
     /// It still works.
     Heartbeat,
     /// It gives the task back.
     Release,
 }
+
+pub use calls::{CallReport, ProposedCall};
 
 /// Work that is put into inboxes and claimed from them.
 pub struct TaskQueue {

@@ -8,19 +8,18 @@ use std::sync::Arc;
 
 use standfast_core::command::{ClaimRun, Command};
 use standfast_core::decide::Answer;
-use standfast_core::event::Driver as DrivenBy;
 use standfast_core::id::Seq;
-use standfast_core::name::{AgentName, Tenant};
+use standfast_core::name::AgentName;
 use standfast_core::project::RunRow;
-use standfast_store::{RunFilter, RunQuery, SCAN_MAX, StoreError};
+use standfast_store::{Claimant, RunFilter, RunQuery, StoreError};
 
 use super::Work;
 use crate::EngineError;
 use crate::drive::{Queue, TakenRun};
 use crate::settings::Agent;
 
-/// Tasks that are looked at first: enough unless most of an inbox is somebody else's.
-const FIRST_LOOK: usize = 64;
+/// Tasks that are looked at beyond what there is room for.
+const SPARE: usize = 32;
 
 impl Work {
     /// Serves inboxes from now on, until the engine is dropped or dies.
@@ -60,9 +59,9 @@ impl Work {
         }
         let mut waiting = Vec::new();
         for inbox in &serves.inboxes {
-            waiting.extend(
-                self.claimable(RunFilter::Claimable(inbox.name.clone(), self.host.clock.now()), name).await?,
-            );
+            let own = Claimant::Agent(name.clone());
+            let filter = RunFilter::Claimable(inbox.name.clone(), self.host.clock.now(), own);
+            waiting.extend(self.claimable(filter, room()).await?);
         }
         // Each inbox is in order; this is the order over all of them.
         waiting.sort_by_key(|row| {
@@ -86,39 +85,22 @@ impl Work {
         Ok(taken)
     }
 
-    /// What is pending for an agent in an inbox.
-    async fn claimable(&self, filter: RunFilter, name: &AgentName) -> Result<Vec<RunRow>, StoreError> {
+    /// What waits for an agent in an inbox.
+    async fn claimable(&self, filter: RunFilter, room: usize) -> Result<Vec<RunRow>, StoreError> {
         let mut found = Vec::new();
         for tenant in self.log.tenants().await? {
-            found.extend(self.claimable_of(tenant, filter.clone(), name).await?);
-        }
-        Ok(found)
-    }
-
-    async fn claimable_of(
-        &self,
-        tenant: Tenant,
-        filter: RunFilter,
-        name: &AgentName,
-    ) -> Result<Vec<RunRow>, StoreError> {
-        for limit in [FIRST_LOOK, SCAN_MAX] {
+            // More than there is room for: other nodes may be faster with some.
             let query = RunQuery {
-                tenant: tenant.clone(),
+                tenant,
                 filter: filter.clone(),
                 phases: Vec::new(),
                 since: None,
                 cursor: None,
-                limit,
+                limit: room.saturating_add(SPARE),
             };
-            let found = self.log.store.list_runs(query).await?.items;
-            let is_last = found.len() < limit;
-            let own = |row: &RunRow| row.run.facts.driver == DrivenBy::Loop && row.run.facts.agent == *name;
-            let found: Vec<RunRow> = found.into_iter().filter(own).collect();
-            if is_last || !found.is_empty() {
-                return Ok(found);
-            }
+            found.extend(self.log.store.list_runs(query).await?.items);
         }
-        Ok(Vec::new())
+        Ok(found)
     }
 
     /// Takes a task and works on it; false when another node was faster.

@@ -3,13 +3,14 @@
 //! Works on the server's database, so whoever may write that may make keys; no other right exists. The server may be
 //! running: it reads credentials from there each time. A key is shown once, alone on standard output.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use standfast::database::Database;
-use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
+use standfast_core::name::{GroupName, InboxName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{ApiKey, KeyFacts, Scope};
 use standfast_engine::clock::{self, Clock};
@@ -75,6 +76,9 @@ pub(super) struct Create {
     /// runs:write, holds:decide.
     #[arg(long = "scope", value_name = "S")]
     scopes: Vec<Scope>,
+    /// An inbox that the key may work in; gives the scope inbox:work for these inboxes alone. May be repeated.
+    #[arg(long = "inbox", value_name = "I", value_parser = |text: &str| InboxName::new(text))]
+    inboxes: Vec<InboxName>,
     /// When the key expires: 12h, 30d, 8w. Default: never.
     #[arg(long, value_name = "SPAN", value_parser = span)]
     expires: Option<Millis>,
@@ -184,16 +188,20 @@ fn wait<T>(answer: Answer<T>) -> Result<T, StoreError> {
 fn create(order: &Create) -> Result<String, Failure> {
     let mut file = open(&order.which)?;
     let now = Clock::system().now();
-    let scopes = match order.scopes.as_slice() {
+    let mut scopes: BTreeSet<Scope> = match order.scopes.as_slice() {
         [] => Scope::usual(),
         named => named.iter().copied().collect(),
     };
+    if !order.inboxes.is_empty() {
+        scopes.insert(Scope::InboxWork);
+    }
     let facts = KeyFacts {
         name: order.name.clone(),
         user: order.user.clone(),
         groups: order.groups.iter().cloned().collect(),
         roles: order.roles.iter().cloned().collect(),
         scopes,
+        inboxes: order.inboxes.iter().cloned().collect(),
         created_at: now,
     };
     let expires_at = order.expires.map(|span| now.plus(span));
@@ -226,7 +234,7 @@ fn remark(facts: &KeyFacts, prefix: &str, expires_at: Option<Timestamp>, tenant:
     format!(
         "key {prefix} of {} for {}; {until}\nsave it now, it is not shown again; `standfast keys revoke {prefix}{of_tenant}` revokes it",
         plain(facts.user.as_str()),
-        texts(&facts.scopes).join(", ")
+        held_scopes(facts).join(", ")
     )
 }
 
@@ -272,10 +280,10 @@ fn row(credential: &Credential, now: Timestamp) -> Vec<String> {
     let facts = match serde_json::from_str::<KeyFacts>(&credential.facts) {
         Ok(facts) => [
             facts.user.to_string(),
-            facts.name.unwrap_or_default(),
+            facts.name.clone().unwrap_or_default(),
             texts(&facts.groups).join(","),
             texts(&facts.roles).join(","),
-            texts(&facts.scopes).join(","),
+            held_scopes(&facts).join(","),
             rfc3339(facts.created_at),
         ],
         Err(_) => ["?"; 6].map(str::to_owned),
@@ -292,18 +300,32 @@ fn as_json(credential: &Credential, now: Timestamp) -> Value {
         "revoked_at": credential.revoked_at.map(rfc3339),
     });
     if let Ok(facts) = serde_json::from_str::<KeyFacts>(&credential.facts) {
-        let KeyFacts { name, user, groups, roles, scopes, created_at } = facts;
+        let KeyFacts { name, user, groups, roles, scopes, inboxes, created_at } = facts;
         let more = [
             ("name", json!(name)),
             ("user", json!(user)),
             ("groups", json!(groups)),
             ("roles", json!(roles)),
             ("scopes", json!(scopes)),
+            ("inboxes", json!(inboxes)),
             ("created_at", json!(rfc3339(created_at))),
         ];
         more.into_iter().for_each(|(name, value)| shown[name] = value);
     }
     shown
+}
+
+/// The scopes of a key; that of some inboxes only names them, as tokens do.
+fn held_scopes(facts: &KeyFacts) -> Vec<String> {
+    let named = |scope: &Scope| match scope {
+        Scope::InboxWork if !facts.inboxes.is_empty() => {
+            facts.inboxes.iter().map(|inbox| format!("{scope}:{inbox}")).collect()
+        }
+        Scope::RunsRead | Scope::RunsWrite | Scope::HoldsDecide | Scope::InboxWork | Scope::Admin => {
+            vec![scope.to_string()]
+        }
+    };
+    facts.scopes.iter().flat_map(named).collect()
 }
 
 fn texts<T: ToString>(items: impl IntoIterator<Item = T>) -> Vec<String> {

@@ -23,7 +23,7 @@ use standfast_engine::settings::Settings;
 use standfast_store::export::{self, ExportScope, Target, TransferCounts, TransferError};
 use standfast_store::file::FileStore;
 use standfast_store::postgres::PostgresStore;
-use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::sqlite::{OpenError, SqliteOptions, SqliteSnapshot, SqliteStore};
 use standfast_store::{AudienceMember, Store};
 use standfast_surfaces::async_tool;
 
@@ -44,7 +44,7 @@ struct Place {
     json: bool,
 }
 
-/// A database, or one session, as JSON lines. A server on SQLite must be stopped.
+/// A database, or one session, as JSON lines. A server may be running: what is exported is one instant of it.
 #[derive(Debug, Args)]
 pub(super) struct Export {
     #[command(flatten)]
@@ -84,7 +84,7 @@ pub(crate) fn export(arguments: &Export) -> ExitCode {
         return files(&arguments.place, directory, &arguments.tenant);
     }
     let done = wanted(arguments).and_then(|wanted| {
-        let store = open(&arguments.place)?;
+        let store = open_to_read(&arguments.place)?;
         let mut out: Box<dyn Write + Send> = match &arguments.output {
             Some(path) => Box::new(BufWriter::new(private(path).map_err(|error| unusable(path, &error))?)),
             None => Box::new(BufWriter::new(io::stdout())),
@@ -113,7 +113,7 @@ pub(crate) fn import(arguments: &Import) -> ExitCode {
 
 /// The calls and conversations of a database as readable files.
 fn files(place: &Place, directory: &Path, tenant: &Tenant) -> ExitCode {
-    let written = open(place).and_then(|store| {
+    let written = open_to_read(place).and_then(|store| {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         runtime.block_on(async {
@@ -163,7 +163,21 @@ fn open(place: &Place) -> Result<Arc<dyn Store>, String> {
     }
 }
 
-/// Who may see what is pending: the owner, and whoever the configuration of the target names as approvers.
+/// A database to read from. A SQLite file that a server has is seen as it is at this instant, in one read transaction.
+fn open_to_read(place: &Place) -> Result<Arc<dyn Store>, String> {
+    let database =
+        data::of_server(place.config.as_deref(), place.data.as_deref()).map_err(|error| error.to_string())?;
+    let Database::Sqlite(path) = &database else { return open(place) };
+    match SqliteStore::open(&SqliteOptions::at(path)) {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(OpenError::InUse { .. }) => {
+            Ok(Arc::new(SqliteSnapshot::open(path).map_err(|error| error.to_string())?))
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Who may see what waits: the owner, and whoever the configuration of the target names as approvers.
 fn audiences(
     config: Option<&Path>,
 ) -> Result<impl Fn(&Run) -> Vec<AudienceMember> + Send + Sync + use<>, String> {

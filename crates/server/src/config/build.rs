@@ -169,6 +169,7 @@ impl Config {
             webhooks: webhooks(&self.file.server),
             a2a: a2a(&self.file.server)?,
             jobs: jobs(&self.file.server.async_tools),
+            task_ttl: task_ttl(&self.file.server.inboxes),
             mirrors: self.mirrors(),
             keep_ended: self.file.server.retention.ended_runs.map(|span| span.0),
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
@@ -467,6 +468,12 @@ fn webhooks(server: &file::Server) -> Webhooks {
 fn signing_key(server: &file::Server) -> Option<SigningKey> {
     let (said, key_of) = (&server.webhooks, |key: &file::Secret| SigningKey::of_text(key.expose()));
     Some(key_of(said.key.as_ref()?).after(said.previous_keys.iter().map(key_of)))
+}
+
+/// How long a task may lie in its inbox; none means without limit.
+fn task_ttl(said: &file::Inboxes) -> Option<Millis> {
+    let ttl = said.task_ttl.map_or(Millis::hours(24), |span| span.0);
+    Some(ttl).filter(|ttl| ttl.0 > 0)
 }
 
 fn jobs(said: &file::AsyncTools) -> Jobs {

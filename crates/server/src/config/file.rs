@@ -21,7 +21,9 @@ use serde::Deserialize;
 
 pub use agent::{A2a as AgentA2a, Agent, Engine, Hitl, Mode, Reasoning, Skill, Task, TaskBackend};
 pub use llm::{Llm, LlmType};
-pub use server::{A2aDecisions, AsyncTools, Audit, Auth, CardSignature, Jwt, Limits, Server, network};
+pub use server::{
+    A2aDecisions, AsyncTools, Audit, Auth, CardSignature, Inboxes, Jwt, Limits, Server, network,
+};
 pub use store::{Backend, Driver, Files, SessionStore, Sql, SslMode};
 pub use tool::{
     A2aKeys, AgentKeys, CommandKeys, CommonKeys, ExternalKeys, FileKeys, HttpRequestKeys, McpKeys,

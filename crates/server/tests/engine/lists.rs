@@ -82,7 +82,7 @@ async fn whoever_sees_nothing_looks_at_nothing() {
         assert!(engine.reads().runs(&eve, list).await.unwrap().items.is_empty());
         for over in [false, true] {
             let list = JobList { session: session.clone(), over, limit: 50, ..JobList::default() };
-            assert!(engine.jobs().list(&eve, list).await.unwrap().is_empty());
+            assert!(engine.jobs().list(&eve, list).await.unwrap().items.is_empty());
         }
         let (agent, tool) = (Some(agent()), None);
         let list = HoldList { kind: None, agent, tool, session, cursor: None, limit: 50 };
@@ -97,6 +97,7 @@ async fn whoever_sees_nothing_looks_at_nothing() {
         | RunFilter::Agent(_)
         | RunFilter::Session(..)
         | RunFilter::Inbox(_)
+        | RunFilter::WithJobs
         | RunFilter::Claimable(..) => false,
     };
     assert!(!runs.is_empty() && runs.iter().all(of_eve), "{runs:?}");

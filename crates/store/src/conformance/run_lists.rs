@@ -9,7 +9,7 @@ use standfast_core::time::Millis;
 
 use super::Factory;
 use super::support::{LOOKUP, NewRun, SHELL, World, agent, block_on, ids, runs_by, session, tenant, worker};
-use crate::{RunFilter, RunQuery};
+use crate::{Claimant, RunFilter, RunQuery};
 
 pub fn runs_are_listed_newest_first(factory: &Factory) {
     let mut world = World::new(factory);
@@ -197,7 +197,7 @@ pub fn claimable_runs_obey_phases(factory: &Factory) {
     let given_back = world.start(&NewRun::of("a").in_inbox("tickets", 1));
     let given_back = world.send(&given_back, &the_worker_claims());
     let given_back = world.send(&given_back, &Command::Release { worker: worker("w-1") });
-    let filter = RunFilter::Claimable(InboxName::new("tickets").unwrap(), world.now());
+    let filter = RunFilter::Claimable(InboxName::new("tickets").unwrap(), world.now(), Claimant::Anybody);
     let in_phase = |phase| world.all_runs(&RunQuery { phases: vec![phase], ..runs_by(filter.clone()) });
     assert_eq!(in_phase(Phase::Queued), [queued, given_back]);
     assert_eq!(in_phase(Phase::Working), []);
@@ -205,7 +205,7 @@ pub fn claimable_runs_obey_phases(factory: &Factory) {
 
 impl World {
     fn claimable(&self, inbox: &str, limit: usize) -> Vec<RunRow> {
-        let filter = RunFilter::Claimable(InboxName::new(inbox).unwrap(), self.now());
+        let filter = RunFilter::Claimable(InboxName::new(inbox).unwrap(), self.now(), Claimant::Anybody);
         let page = self.list_runs(RunQuery { limit, ..runs_by(filter) });
         assert_eq!(page.next, None);
         page.items

@@ -18,8 +18,8 @@ use super::types::{self, Bytes16};
 use crate::columns::{CorruptRow, kind_number};
 use crate::error::StoreError;
 use crate::query::{
-    Audience, EndedQuery, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, ScannedRun, SessionKey,
-    SessionQuery, SessionRow, UnreadableRun,
+    Audience, Claimant, EndedQuery, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, ScannedRun,
+    SessionKey, SessionQuery, SessionRow, UnreadableRun,
 };
 
 type Param<'a> = &'a (dyn ToSql + Sync);
@@ -78,8 +78,21 @@ pub(super) async fn list_runs(pool: &Pool, query: &RunQuery) -> Result<Page<RunR
             let statements = (sql::RUNS_BY_INBOX, sql::RUNS_BY_INBOX_END);
             page_of_runs(pool, query, statements, &first, &end, &by).await
         }
-        RunFilter::Claimable(inbox, now) => {
-            let params: [Param<'_>; 7] = [&tenant, &inbox.as_str(), &now.0, &scan, &limit, &phases, &since];
+        RunFilter::WithJobs => {
+            let agents = pool.read(sql::AGENTS_WITH_RUNS, &[&tenant]).await?;
+            let agents = agents.iter().map(|row| column(row, 0)).collect::<Result<Vec<String>, CorruptRow>>();
+            let agents = agents.map_err(unreadable)?;
+            let statements = (sql::RUNS_WITH_JOBS, sql::RUNS_WITH_JOBS_END);
+            page_of_runs(pool, query, statements, &first, &end, &[&agents]).await
+        }
+        RunFilter::Claimable(inbox, now, claimant) => {
+            let (driver, agent, kinds): (Option<i16>, Option<&str>, &[String]) = match claimant {
+                Claimant::Anybody => (None, None, &[]),
+                Claimant::Agent(agent) => (Some(0), Some(agent.as_str()), &[]),
+                Claimant::Worker { agent, kinds } => (Some(1), Some(agent.as_str()), kinds),
+            };
+            let params: [Param<'_>; 9] =
+                [&tenant, &inbox.as_str(), &now.0, &limit, &phases, &since, &driver, &agent, &kinds];
             let rows = pool.read(sql::RUNS_CLAIMABLE, &params).await?;
             runs_of(pool, query, &rows, None).await
         }

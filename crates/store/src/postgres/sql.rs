@@ -240,11 +240,28 @@ pub(super) const INBOX_COUNTS: &str = concat!(
 pub(super) const RUNS_CLAIMABLE: &str = concat!(
     "SELECT ",
     run_columns!(),
-    " FROM (SELECT run, priority, no FROM claimable WHERE tenant = $1 AND inbox = $2 AND at <= $3 \
-      ORDER BY priority DESC, no LIMIT $4) c JOIN runs r ON r.id = c.run \
-      WHERE r.at >= $7 AND (cardinality($6::smallint[]) = 0 OR r.phase = ANY($6)) \
-      ORDER BY c.priority DESC, c.no LIMIT $5"
+    " FROM claimable c JOIN runs r ON r.id = c.run WHERE c.tenant = $1 AND c.inbox = $2 AND c.at <= $3 \
+      AND r.at >= $6 AND (cardinality($5::smallint[]) = 0 OR r.phase = ANY($5)) \
+      AND ($7::smallint IS NULL OR r.driver = $7) AND ($8::text IS NULL OR CASE r.driver WHEN 0 THEN r.agent = $8 \
+      ELSE coalesce(r.inbox_facts::json ->> 'target_agent', $8) = $8 END) \
+      AND (cardinality($9::text[]) = 0 OR r.inbox_facts::json ->> 'type' = ANY($9)) \
+      ORDER BY c.priority DESC, c.no LIMIT $4"
 );
+/// Runs of these agents with outside jobs, newest first.
+pub(super) const RUNS_WITH_JOBS: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM (SELECT n.* FROM unnest($7::text[]) AS a (agent), LATERAL (SELECT * FROM runs WHERE tenant = $1 \
+      AND agent = a.agent AND no < $2 AND NOT erased AND EXISTS (SELECT 1 FROM holds h WHERE h.run = runs.id AND h.kind = 3) \
+      ORDER BY no DESC LIMIT $3) n ORDER BY n.no DESC LIMIT $3) r \
+      WHERE r.at >= $6 AND (cardinality($5::smallint[]) = 0 OR ",
+    listed_phase!(),
+    " = ANY($5)) ORDER BY r.no DESC LIMIT $4"
+);
+/// The last run that such a page looks at.
+pub(super) const RUNS_WITH_JOBS_END: &str = "SELECT n.no FROM unnest($4::text[]) AS a (agent), LATERAL (SELECT no FROM \
+     runs WHERE tenant = $1 AND agent = a.agent AND no < $2 AND NOT erased AND EXISTS (SELECT 1 FROM holds h WHERE h.run = runs.id \
+     AND h.kind = 3) ORDER BY no DESC LIMIT $3) n ORDER BY n.no DESC OFFSET $3::bigint - 1 LIMIT 1";
 
 /// Every run, in the order of their numbers.
 pub(super) const RUNS_AFTER: &str = "SELECT no, id FROM runs WHERE no > $1 ORDER BY no LIMIT $2";
@@ -609,7 +626,7 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     KEYS_SET, KEYS_UNRESERVE, COUNTERS_SET, RUN, RUN_FACTS, RUN_LOCK, AGENTS_WITH_RUNS, RUNS_ALL,
     RUNS_ALL_END, RUNS_BY_AGENT, RUNS_BY_AGENT_END, RUNS_BY_SESSION, RUNS_BY_SESSION_END,
     RUNS_BY_CONVERSATION, RUNS_BY_CONVERSATION_END, RUNS_BY_OWNER, RUNS_BY_OWNER_END, RUNS_BY_INBOX,
-    RUNS_BY_INBOX_END, INBOX_COUNTS, RUNS_CLAIMABLE, RUNS_AFTER, LINKS, LINKS_ERASE, BLOBS_ERASE,
+    RUNS_BY_INBOX_END, INBOX_COUNTS, RUNS_CLAIMABLE, RUNS_WITH_JOBS, RUNS_WITH_JOBS_END, RUNS_AFTER, LINKS, LINKS_ERASE, BLOBS_ERASE,
     LETTERS_ERASE, RUN_ERASED, RUNS_ENDED, BLOB, DEFINITION, KEY, KEYS_NOTE, KEYS_FORGET, HOLDS_OF_CALL,
     HOLDS_ALL, HOLDS_ALL_END, HOLDS_SEEN, HOLDS_SEEN_END, HOLDS_BY_AGENT, HOLDS_BY_AGENT_END, HOLDS_BY_TOOL,
     HOLDS_BY_TOOL_END, HOLDS_BY_INBOX, HOLDS_BY_INBOX_END, HOLDS_BY_RUN, HOLDS_BY_RUN_END, HOLDS_BY_SESSION,

@@ -43,6 +43,7 @@ pub(super) fn erase(connection: &Connection, texts: &Texts, run: RunId) -> Resul
         connection.prepare_cached(sql::LINK_ERASE)?.execute(params![key, commitment.0])?;
     }
     connection.prepare_cached(sql::BLOBS_ERASE)?.execute(params![no])?;
+    connection.prepare_cached(sql::EXTERNAL_ERASE)?.execute(params![no])?;
     connection.prepare_cached(sql::LETTERS_ERASE)?.execute(params![no])?;
     connection.prepare_cached(sql::RUN_ERASED)?.execute(params![no])?;
     connection.pragma_update(None, "secure_delete", false)?;

@@ -3,6 +3,7 @@
 //! What an open hold says beyond its number stands in the fold of its run; a decided one has its record here.
 
 use rusqlite::{Connection, Row, Rows, params};
+use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, Secret};
 use standfast_core::project::{HoldChange, HoldRow};
 
@@ -68,12 +69,25 @@ pub(super) fn write_hold(
             ])?;
             let no = connection.last_insert_rowid();
             add_audience(connection, no, &audience)?;
+            if row.kind == HoldKind::External {
+                let (session, status) = (row.session.as_str(), columns::external_status(row));
+                let timeout = row.expires_at.map(|at| at.0);
+                connection
+                    .prepare_cached(sql::EXTERNAL_ADD)?
+                    .execute(params![no, tenant, run, session, status, timeout])?;
+            }
             if let Some(place) = memory.runs.get(batch.run()) {
                 place.holds.push(HoldPosition { key: row.id.key, no, audience });
             }
         }
-        // What changes of an open hold stands in the fold of its run.
-        HoldChange::Update(_) => {}
+        // What changes of an open hold stands in the fold of its run, but for what it is found by.
+        HoldChange::Update(row) => {
+            if row.kind == HoldKind::External
+                && let Some(found) = find_hold(connection, run, row.id)?
+            {
+                set_external(connection, row, found.no)?;
+            }
+        }
         HoldChange::Close(row) => {
             if close_hold(connection, memory, row, run)? {
                 let agent = memory.number(connection, row.agent.as_str())?;
@@ -101,6 +115,9 @@ fn close_hold(
     };
     let record = columns::json(&Record::of(row));
     connection.prepare_cached(sql::HOLD_CLOSE)?.execute(params![no, record])?;
+    if row.kind == HoldKind::External {
+        set_external(connection, row, no)?;
+    }
     match audience.as_slice() {
         [] => {}
         [who] => {
@@ -111,6 +128,13 @@ fn close_hold(
         }
     }
     Ok(was_open)
+}
+
+/// How a hold that waits for an outside system is found from now on.
+fn set_external(connection: &Connection, row: &HoldRow, hold: i64) -> Result<(), Failure> {
+    let (status, timeout) = (columns::external_status(row), row.expires_at.map(|at| at.0));
+    connection.prepare_cached(sql::EXTERNAL_SET)?.execute(params![hold, status, timeout])?;
+    Ok(())
 }
 
 fn add_audience(connection: &Connection, hold: i64, audience: &[i64]) -> Result<(), Failure> {

@@ -142,6 +142,29 @@ pub(super) const RUNS_CLAIMABLE: &str = concat!(
     " FROM runs WHERE tenant = ?1 AND inbox = ?2 AND claimable_at IS NOT NULL AND claimable_at <= ?3 \
      ORDER BY priority DESC, no LIMIT ?4"
 );
+/// Those of them that an agent of this server drives itself.
+pub(super) const RUNS_CLAIMABLE_BY_AGENT: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM runs WHERE tenant = ?1 AND inbox = ?2 AND claimable_at IS NOT NULL AND claimable_at <= ?3 \
+     AND driver = 0 AND agent = ?5 ORDER BY priority DESC, no LIMIT ?4"
+);
+/// Those of them that are for a worker elsewhere. Its kinds are a JSON array of texts, in which a quoted text cannot be
+/// mistaken for a part of another.
+pub(super) const RUNS_CLAIMABLE_BY_WORKER: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM runs WHERE tenant = ?1 AND inbox = ?2 AND claimable_at IS NOT NULL AND claimable_at <= ?3 \
+     AND driver = 1 AND coalesce(inbox_facts ->> '$.target_agent', ?5) = ?5 \
+     AND (?6 = '[]' OR instr(?6, inbox_facts -> '$.type') > 0) ORDER BY priority DESC, no LIMIT ?4"
+);
+/// Runs with outside jobs, newest first.
+pub(super) const RUNS_WITH_JOBS: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM runs WHERE no IN (SELECT DISTINCT run FROM external_holds WHERE tenant = ?3 AND run < ?1 \
+     ORDER BY run DESC LIMIT ?2) ORDER BY no DESC"
+);
 /// Runs in the order in which they began, with their phase, to count them.
 pub(super) const RUNS_SCAN: &str =
     concat!("SELECT ", run_columns!(), " FROM runs WHERE no > ?1 ORDER BY no LIMIT ?2");
@@ -205,6 +228,14 @@ pub(super) const HOLDS_OF_RUN_CALL: &str = "SELECT h.no, h.secret, h.audience, h
      JOIN holds h ON h.run = r.no WHERE r.id = ?1 AND h.call = ?2 ORDER BY h.no";
 /// A hold that has its decision.
 pub(super) const HOLD_CLOSE: &str = "UPDATE holds SET closed = 1, audience = NULL, record = ?2 WHERE no = ?1";
+/// A new hold that waits for an outside system, as it is found by the view `pending_tool_calls`.
+pub(super) const EXTERNAL_ADD: &str = "INSERT INTO external_holds (hold, tenant, run, session, status, timeout) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+/// How it stands now.
+pub(super) const EXTERNAL_SET: &str = "UPDATE external_holds SET status = ?2, timeout = ?3 WHERE hold = ?1";
+/// Those of a run are gone with its contents.
+pub(super) const EXTERNAL_ERASE: &str = "DELETE FROM external_holds \
+     WHERE tenant = (SELECT tenant FROM runs WHERE no = ?1) AND run = ?1";
 /// Who sees a hold, so that the rows can be deleted with it.
 pub(super) const HOLD_AUDIENCE: &str = "UPDATE holds SET audience = ?2 WHERE no = ?1";
 /// The next agent of a tenant with open holds.
@@ -445,6 +476,9 @@ pub(super) const ALL: &[&str] = &[
     RUNS_BY_INBOX,
     INBOX_COUNTS,
     RUNS_CLAIMABLE,
+    RUNS_CLAIMABLE_BY_AGENT,
+    RUNS_CLAIMABLE_BY_WORKER,
+    RUNS_WITH_JOBS,
     RUNS_SCAN,
     RUN_QUARANTINE,
     RUN_PHASE,
@@ -467,6 +501,9 @@ pub(super) const ALL: &[&str] = &[
     HOLDS_OF_CALL,
     HOLDS_OF_RUN_CALL,
     HOLD_CLOSE,
+    EXTERNAL_ADD,
+    EXTERNAL_SET,
+    EXTERNAL_ERASE,
     HOLD_AUDIENCE,
     HOLDS_NEXT_AGENT,
     HOLDS_NEXT_TENANT,

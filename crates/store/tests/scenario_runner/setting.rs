@@ -302,6 +302,7 @@ fn place(inbox: &str, priority: u32, max_attempts: u32) -> Result<Inbox, String>
         source_id: None,
         source_url: None,
         max_attempts,
+        expires_at: None,
         metadata: None,
     })
 }

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use standfast_engine::{EngineError, ReportError, SessionError};
+use standfast_engine::{EngineError, ReportError, SessionError, SubscriptionError};
 
 use super::map;
 use super::wire::{CallStatus, ErrorBody};
@@ -108,6 +108,18 @@ impl From<EngineError> for JobProblem {
                 let (status, again) = status::of_store(&failure);
                 JobProblem { retry_after: again, ..JobProblem::new(status, text) }
             }
+        }
+    }
+}
+
+impl From<SubscriptionError> for JobProblem {
+    fn from(error: SubscriptionError) -> JobProblem {
+        let text = error.to_string();
+        match error {
+            SubscriptionError::Engine(error) => error.into(),
+            SubscriptionError::Invalid(why) => JobProblem::invalid(why),
+            SubscriptionError::NotAllowed(why) => JobProblem::new(StatusCode::FORBIDDEN, why),
+            SubscriptionError::NoKey => JobProblem::new(StatusCode::SERVICE_UNAVAILABLE, text),
         }
     }
 }

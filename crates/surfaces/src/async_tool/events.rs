@@ -1,8 +1,9 @@
 //! Calls as they change, as a stream of server-sent events: each event is a tool part.
 //!
 //! It begins with the calls that wait, tells each change at least once, and goes on until the reader goes or the server
-//! stops. What happens on this node is heard at once, what happens on others is looked for; a reader that was away lists
-//! again, so there is no cursor.
+//! stops. What happens on this node is heard at once, what happens on others is looked for. The id of an event is the
+//! instant up to which everything was told: a reader that was away comes back with it and hears what was settled since,
+//! some of it perhaps again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -11,7 +12,9 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::job::JobProgress;
 use standfast_core::name::SessionId;
+use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::Principal;
 use standfast_engine::{EngineError, JobList, JobView};
 use tokio::sync::broadcast::Receiver;
@@ -28,11 +31,23 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How often it is looked for what happened elsewhere, and whether the reader may still hear it.
 const LOOK: Duration = Duration::from_secs(2);
 
+/// How much earlier than where a reader was is looked: appends are told in the order in which they are written, which need
+/// not be that of their instants.
+const OVERLAP: Millis = Millis::seconds(60);
+
 /// Calls that are followed at most.
 const FOLLOWED_MAX: usize = 1000;
 
-/// The calls that wait, and everything that happens to calls from now on.
-pub(super) fn stream(app: &App, who: Principal, pass: Pass, session: Option<SessionId>) -> Response {
+/// What a reader wants to hear.
+pub(super) struct StreamStart {
+    /// Of one conversation only.
+    pub(super) session: Option<SessionId>,
+    /// Where it was when it went away.
+    pub(super) from: Option<Timestamp>,
+}
+
+/// The calls that wait, and everything that happens to calls from now on, or from where the reader was.
+pub(super) fn stream(app: &App, who: Principal, pass: Pass, wanted: StreamStart) -> Response {
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let reading = EventReader {
@@ -41,8 +56,11 @@ pub(super) fn stream(app: &App, who: Principal, pass: Pass, session: Option<Sess
         app: app.clone(),
         who,
         pass,
-        session,
+        session: wanted.session,
         look,
+        cursor: wanted.from.unwrap_or_else(|| app.engine.clock().now()),
+        looked_at: None,
+        missed: wanted.from,
         told: BTreeMap::new(),
         ready: VecDeque::new(),
     };
@@ -61,7 +79,13 @@ struct EventReader {
     changes: Receiver<RunId>,
     stopping: watch::Receiver<bool>,
     look: Interval,
-    /// How far each call has been told, by its text, and whether it had ended by then.
+    /// Up to when everything was told.
+    cursor: Timestamp,
+    /// Up to when everything will have been told once what is ready is.
+    looked_at: Option<Timestamp>,
+    /// From when on changes may have been missed.
+    missed: Option<Timestamp>,
+    /// How far each call has been told, by its text, and whether it was over by then.
     told: BTreeMap<String, (HoldId, Seq, bool)>,
     ready: VecDeque<JobView>,
 }
@@ -76,7 +100,10 @@ impl EventReader {
             };
             let looked = match heard {
                 Some(Ok(run)) => self.look_at(run).await,
-                Some(Err(RecvError::Lagged(_))) => self.look_at_all().await,
+                Some(Err(RecvError::Lagged(_))) => {
+                    self.missed = self.missed.or(Some(self.cursor));
+                    self.look_at_all().await
+                }
                 Some(Err(RecvError::Closed)) => return None,
                 None => {
                     if self.pass.renew(&self.app, &mut self.who).await {
@@ -92,7 +119,12 @@ impl EventReader {
             }
         }
         let view = self.ready.pop_front()?;
-        let event = Event::default().event("message.part.updated");
+        if self.ready.is_empty()
+            && let Some(looked_at) = self.looked_at.take()
+        {
+            self.cursor = looked_at.max(self.cursor);
+        }
+        let event = Event::default().event("message.part.updated").id(self.cursor.0.to_string());
         Some(event.json_data(map::part(&view)).unwrap_or_default())
     }
 
@@ -109,8 +141,13 @@ impl EventReader {
 
     /// What is pending, and what waited when it was last looked at.
     async fn look_at_all(&mut self) -> Result<(), EngineError> {
+        let began = self.app.engine.clock().now();
+        if let Some(from) = self.missed {
+            self.look_at_settled(Timestamp(from.0.saturating_sub(OVERLAP.0))).await?;
+            self.missed = None;
+        }
         let list = JobList { session: self.session.clone(), limit: FOLLOWED_MAX, ..JobList::default() };
-        for view in self.app.engine.jobs().list(&self.who, list).await? {
+        for view in self.app.engine.jobs().list(&self.who, list).await?.items {
             self.take(view);
         }
         let open = self.told.values().filter(|(_, _, over)| !over);
@@ -122,7 +159,34 @@ impl EventReader {
                 Err(error) => return Err(error),
             }
         }
+        self.looked_at = Some(began);
+        if self.ready.is_empty() {
+            self.cursor = began.max(self.cursor);
+        }
         Ok(())
+    }
+
+    /// What was settled since an instant.
+    async fn look_at_settled(&mut self, since: Timestamp) -> Result<(), EngineError> {
+        let mut list = JobList {
+            session: self.session.clone(),
+            over: true,
+            since: Some(since),
+            limit: FOLLOWED_MAX,
+            ..JobList::default()
+        };
+        loop {
+            let page = self.app.engine.jobs().list(&self.who, list.clone()).await?;
+            for view in page.items {
+                if matches!(view.job.stands, JobProgress::Over { at, .. } if at >= since) {
+                    self.take(view);
+                }
+            }
+            list.cursor = page.next;
+            if list.cursor.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// Tells a call, unless it was told as it is.

@@ -6,17 +6,18 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 use standfast_core::body::Body;
+use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallId, MessageId};
 use standfast_core::job::{JobEnd, JobProgress};
 use standfast_core::json::RawJson;
 use standfast_core::name::ToolName;
 use standfast_core::time::Timestamp;
 use standfast_engine::tool::webhook_url;
-use standfast_engine::{JobView, SessionNow, StartupReport};
+use standfast_engine::{JobView, SessionNow, StartupReport, WaitingSession};
 
 use super::wire::{
     CallStatus, CallTime, PartState, PartTime, PendingToolCall, RecoveryStatus, SessionStatus, ToolPart,
-    ToolResult,
+    ToolResult, WaitingSession as WireWaitingSession,
 };
 
 /// S2-33: what is said of a call that was not reported in time.
@@ -151,7 +152,8 @@ fn message_id(view: &JobView) -> String {
 pub(super) fn session(now: SessionNow) -> SessionStatus {
     match now {
         SessionNow::Idle => SessionStatus::Idle,
-        SessionNow::Busy => SessionStatus::Busy,
+        SessionNow::Busy => SessionStatus::Busy { waiting_for: None },
+        SessionNow::Asks(kind) => SessionStatus::Busy { waiting_for: asks(kind) },
         SessionNow::Retry { attempt, message, next } => {
             SessionStatus::Retry { attempt, message, next: millis(next) }
         }
@@ -161,6 +163,27 @@ pub(super) fn session(now: SessionNow) -> SessionStatus {
             since: millis(since),
             timeout: until.map(millis),
         },
+    }
+}
+
+/// What a conversation waits for that is no outside job; of a sub-run that works, nothing.
+fn asks(kind: HoldKind) -> Option<&'static str> {
+    match kind {
+        HoldKind::Approval => Some("approval"),
+        HoldKind::Input => Some("input"),
+        HoldKind::Auth => Some("login"),
+        HoldKind::Recovery => Some("recovery"),
+        HoldKind::External => None,
+    }
+}
+
+/// A conversation that waits for outside jobs.
+pub(super) fn waiting_session(waiting: WaitingSession) -> WireWaitingSession {
+    WireWaitingSession {
+        session_id: waiting.key.session.to_string(),
+        project_id: waiting.key.agent.to_string(),
+        owner: waiting.key.owner.to_string(),
+        status: session(waiting.now),
     }
 }
 

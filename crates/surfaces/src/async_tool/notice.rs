@@ -1,4 +1,5 @@
-//! What the `webhookURL` of a call is told: how the call ended, signed with the secret of the call.
+//! What the `webhookURL` of a call is told: how the call ended, signed with the secret of the call; of a call that is given
+//! up, `action: stop`.
 //!
 //! A pure function from what happened to a request; when and how often it is sent is the deliverer's business.
 
@@ -7,8 +8,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::Serialize;
 use sha2::Sha256;
 use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::HoldKind;
 use standfast_core::id::HoldId;
-use standfast_core::job;
+use standfast_core::job::{self, JobEnd};
 use standfast_engine::secrets::seconds;
 use standfast_engine::{
     Delivery, DeliveryPayload, DeliveryRequest, JOB_RECEIVER, Receiver, ReceiverKind, delivery_id,
@@ -21,11 +23,19 @@ use super::wire::{CallStatus, ToolResult};
 #[derive(Debug, Clone, Copy)]
 pub struct JobReceiver;
 
+/// The details of a receiver that is told of every call of its run.
+pub(super) const OF_EVERY_CALL: &str = "*";
+
+/// What the job is asked for: nobody waits for its result any more.
+const STOP: &str = "stop";
+
 #[derive(Serialize)]
 struct JobNotice {
     #[serde(rename = "pendingID")]
     pending_id: String,
     status: CallStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    action: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<ToolResult>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,6 +48,9 @@ impl ReceiverKind for JobReceiver {
     }
 
     fn is_last(&self, receiver: &Receiver, event: &Envelope) -> bool {
+        if receiver.brought.as_ref().is_some_and(|brought| brought.details == OF_EVERY_CALL) {
+            return matches!(event.event, Event::RunEnded(_));
+        }
         let Event::HoldResolved(resolved) = &event.event else { return false };
         let key = format!("{}", resolved.hold);
         receiver.brought.as_ref().is_some_and(|brought| brought.details == key)
@@ -47,8 +60,11 @@ impl ReceiverKind for JobReceiver {
         let DeliveryPayload::Event { run, event, hold: Some(view) } = &telling.what else { return None };
         let Event::HoldResolved(resolved) = &event.event else { return None };
         let id = HoldId { run: run.id, key: resolved.hold }.to_string();
-        // A receiver belongs to one call.
-        if telling.receiver.brought.as_ref().map(|brought| brought.name.as_str()) != Some(id.as_str()) {
+        // A receiver belongs to one call, or to all of a run.
+        let key = format!("{}", resolved.hold);
+        let of = telling.receiver.brought.as_ref().map(|brought| brought.details.as_str());
+        let is_job = view.row.kind == HoldKind::External && view.ask.child.is_none();
+        if !is_job || !of.is_some_and(|of| of == key || of == OF_EVERY_CALL) {
             return None;
         }
         let end = job::end_of(resolved);
@@ -57,7 +73,8 @@ impl ReceiverKind for JobReceiver {
             Ok(result) => (Some(result), None),
             Err(error) => (None, Some(error)),
         };
-        let told = JobNotice { pending_id: id, status: map::status_of_end(&end), result, error };
+        let action = is_given_up(&end).then_some(STOP);
+        let told = JobNotice { pending_id: id, status: map::status_of_end(&end), action, result, error };
         let body = serde_json::to_string(&told).ok()?;
         let secret = telling.brought?;
         let id = delivery_id(telling.subscription, run.id, event);
@@ -75,6 +92,14 @@ impl ReceiverKind for JobReceiver {
         ];
         let headers = headers.map(|(name, value)| (name.to_owned(), value)).to_vec();
         Some(DeliveryRequest { id, headers, body })
+    }
+}
+
+/// Whether it ended without a word from the job, which may still be at work.
+fn is_given_up(end: &JobEnd) -> bool {
+    match end {
+        JobEnd::Result(_) | JobEnd::Failed(_) => false,
+        JobEnd::Withdrawn | JobEnd::RunEnded | JobEnd::Expired | JobEnd::Abandoned(_) => true,
     }
 }
 

@@ -17,21 +17,20 @@ use standfast_core::digest;
 use standfast_core::id::HoldId;
 use standfast_core::json::RawJson;
 use standfast_core::name::{AgentName, SessionId, UserId};
+use standfast_core::time::Timestamp;
 use standfast_engine::auth::Principal;
-use standfast_engine::{IdempotencyKey, JobList, JobView, Report, ReportBody, SessionName, Signature};
+use standfast_engine::{IdempotencyKey, JobView, Report, ReportBody, SessionName, Signature};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::error::JobProblem;
+use super::events::StreamStart;
 use super::rate::{Rate, RateSubject};
-use super::{events, map, wire};
+use super::{events, lists, map, options, wire};
 use crate::http::{App, Args, Pass, Peer, Segment, body_bytes, idempotency_key, is_too_deep};
 
-/// Calls of a list, unless the caller wants fewer.
-const LISTED_MAX: usize = 1000;
-
-type JobResult<T> = Result<T, JobProblem>;
-type CallerOf = Extension<Principal>;
+pub(super) type JobResult<T> = Result<T, JobProblem>;
+pub(super) type CallerOf = Extension<Principal>;
 
 /// The routes, each with its description.
 pub fn routes() -> OpenApiRouter<App> {
@@ -41,7 +40,8 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(error))
         .routes(routes!(progress))
         .routes(routes!(webhook))
-        .routes(routes!(pending))
+        .merge(lists::routes())
+        .merge(options::routes())
         .routes(routes!(one_pending, cancel_pending))
         .routes(routes!(tools))
         .routes(routes!(follow))
@@ -158,40 +158,6 @@ async fn webhook(
     incoming.tell(&app, &rate, &body.pending_id, said).await
 }
 
-/// Lists calls.
-#[utoipa::path(
-    get, path = "/pending", tag = "async tools", params(wire::PendingArgs),
-    responses((status = 200, body = Vec<wire::PendingToolCall>), (status = "default", body = wire::ErrorBody))
-)]
-async fn pending(
-    State(app): State<App>,
-    Extension(who): CallerOf,
-    Args(args): Args<wire::PendingArgs>,
-) -> JobResult<Json<Vec<wire::PendingToolCall>>> {
-    let over = match args.status {
-        None | Some(wire::CallStatus::Waiting | wire::CallStatus::Processing) => false,
-        Some(wire::CallStatus::Completed | wire::CallStatus::Failed | wire::CallStatus::Expired) => true,
-    };
-    let list = JobList {
-        agent: args
-            .agent
-            .map(AgentName::new)
-            .transpose()
-            .map_err(|bad| JobProblem::invalid(bad.to_string()))?,
-        session: args
-            .session_id
-            .map(SessionId::new)
-            .transpose()
-            .map_err(|bad| JobProblem::invalid(bad.to_string()))?,
-        over,
-        limit: args.limit.unwrap_or(LISTED_MAX).clamp(1, LISTED_MAX),
-    };
-    let records = app.engine.jobs().list(&who, list).await?;
-    let is_wanted =
-        |view: &&JobView| args.status.is_none_or(|status| status == map::status(&view.job.stands));
-    Ok(Json(records.iter().filter(is_wanted).map(map::record).collect()))
-}
-
 /// A call.
 #[utoipa::path(
     get, path = "/pending/{id}", tag = "async tools", params(("id" = String, Path, description = "The call's pending id")),
@@ -252,7 +218,8 @@ async fn tools(State(app): State<App>) -> Json<Vec<wire::AsyncToolDefinition>> {
     Json(found.into_values().collect())
 }
 
-/// Calls as they change: each as a tool part, in a stream of server-sent events that begins with those that wait.
+/// Calls as they change: each as a tool part, in a stream of server-sent events that begins with those that wait. Every event
+/// has an id; with that of the last one, as `Last-Event-ID` or `cursor`, the stream goes on where it was left.
 #[utoipa::path(
     get, path = "/events", tag = "async tools", params(wire::PendingArgs),
     responses((status = 200, body = wire::ToolPart, content_type = "text/event-stream"), (status = "default", body = wire::ErrorBody))
@@ -262,10 +229,15 @@ async fn follow(
     Extension(who): CallerOf,
     Extension(pass): Extension<Pass>,
     Args(args): Args<wire::PendingArgs>,
+    headers: HeaderMap,
 ) -> JobResult<Response> {
     let session = args.session_id.map(SessionId::new).transpose();
     let session = session.map_err(|bad| JobProblem::invalid(bad.to_string()))?;
-    Ok(events::stream(&app, who, pass, session))
+    let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
+    let last = last.map(|last| last.parse::<u64>()).transpose();
+    let last = last.map_err(|_| JobProblem::invalid("Last-Event-ID is the id of an event of this stream"))?;
+    let from = last.or(args.cursor).map(|at| Timestamp(i64::try_from(at).unwrap_or(i64::MAX)));
+    Ok(events::stream(&app, who, pass, StreamStart { session, from }))
 }
 
 /// What a conversation is doing.
@@ -436,7 +408,7 @@ fn signature(headers: &HeaderMap) -> JobResult<Option<Signature>> {
 }
 
 /// What is no id at all is answered like the id of nothing.
-fn hold_id(text: &str) -> JobResult<HoldId> {
+pub(super) fn hold_id(text: &str) -> JobResult<HoldId> {
     text.parse().map_err(|_| JobProblem::unknown())
 }
 

@@ -188,6 +188,20 @@ pub(super) struct PendingArgs {
     pub(super) agent: Option<String>,
     /// How many at most.
     pub(super) limit: Option<usize>,
+    /// Where to go on, as the header `Link` of the answer before has it; of the stream: the id of the last event.
+    #[param(format = "uint64")]
+    pub(super) cursor: Option<u64>,
+}
+
+/// Where a list goes on.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct PageArgs {
+    /// How many at most.
+    pub(super) limit: Option<usize>,
+    /// Where to go on, as the header `Link` of the answer before has it.
+    #[param(format = "uint64")]
+    pub(super) cursor: Option<u64>,
 }
 
 /// With which agent, where several have a conversation of the name; which conversation, for the stream.
@@ -304,8 +318,12 @@ pub(super) struct PartTime {
 pub(super) enum SessionStatus {
     /// Nothing.
     Idle,
-    /// Working.
-    Busy,
+    /// Working, or it waits for a person.
+    Busy {
+        /// What it waits for: `approval`, `input`, `login` or `recovery`. Its id is none of a pending call.
+        #[serde(rename = "waitingFor", skip_serializing_if = "Option::is_none")]
+        waiting_for: Option<&'static str>,
+    },
     /// The model failed and is asked again.
     Retry {
         /// How often it failed.
@@ -328,6 +346,42 @@ pub(super) enum SessionStatus {
         #[serde(skip_serializing_if = "Option::is_none")]
         timeout: Option<i64>,
     },
+}
+
+/// A conversation that waits for outside jobs (S2-12).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub(super) struct WaitingSession {
+    /// Its name.
+    #[serde(rename = "sessionID")]
+    pub(super) session_id: String,
+    /// The agent.
+    #[serde(rename = "projectID")]
+    pub(super) project_id: String,
+    /// Whose it is.
+    pub(super) owner: String,
+    /// What it waits for.
+    pub(super) status: SessionStatus,
+}
+
+/// Who else is told when a call is settled (S2-10).
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WebhookOptions {
+    /// Where to send.
+    #[serde(rename = "webhookURL")]
+    pub(super) webhook_url: String,
+    /// What it is signed with; one is made unless given.
+    #[serde(rename = "webhookSecret")]
+    pub(super) webhook_secret: Option<String>,
+}
+
+/// It will be told.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct WebhookSet {
+    pub(super) success: bool,
+    /// What it is signed with, where the server made it. Keep it: it is not shown again.
+    #[serde(rename = "webhookSecret", skip_serializing_if = "Option::is_none")]
+    pub(super) webhook_secret: Option<String>,
 }
 
 /// What the server found when it started, and since (S2-33, S2-37).

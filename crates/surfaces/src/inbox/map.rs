@@ -6,6 +6,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod answers;
+mod calls;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use super::wire::{self, InboxStats, Priority, PriorityWord, TaskStatus};
 use crate::http::Problem;
 
 pub(super) use answers::{hold_to_resume, suspend_payload, wanted};
+pub(super) use calls::{call_result, calls, proposal};
 pub(super) use task::task;
 
 /// Tries of a task, unless its sender says otherwise (S4-28).
@@ -152,6 +154,10 @@ pub(super) fn new_task(
         Some(_) => return Err(Problem::invalid("maxAttempts must be 1 to 1000")),
         None => MAX_ATTEMPTS,
     };
+    let ttl = match body.task_ttl {
+        Some(0) => return Err(Problem::invalid("taskTtl must be 1 millisecond or more")),
+        other => other.map(millis),
+    };
     let target_agent = body.target_agent_id.map(AgentName::new).transpose();
     let metadata = body.metadata.as_ref().map(|raw| json("metadata", raw)).transpose()?;
     let payload = json("payload", &body.payload)?;
@@ -165,9 +171,11 @@ pub(super) fn new_task(
             source_id: text("sourceId", body.source_id)?,
             source_url: text("sourceUrl", body.source_url)?,
             max_attempts,
+            expires_at: None,
             metadata: metadata.map(Body::Json),
         },
         message: Message::text(payload.text()),
+        ttl,
         once,
     })
 }

@@ -1,4 +1,5 @@
-//! What receivers are told of tasks: `task.suspended` when somebody is asked (S4-14), and what became of it.
+//! What receivers are told of tasks: `task.started` (S4-1), `task.suspended` when somebody is asked (S4-14), and what became
+//! of it.
 //!
 //! Signed and sent like every webhook (C21); runs that are in no inbox are none of their business.
 
@@ -22,8 +23,8 @@ impl TaskWebhook {
     pub(super) const NAME: &'static str = "inbox";
 
     /// The events of runs that it is made from.
-    pub(super) const EVENTS: [&'static str; 4] =
-        ["hold.opened", "hold.resolved", "run.released", "run.ended"];
+    pub(super) const EVENTS: [&'static str; 5] =
+        ["run.claimed", "hold.opened", "hold.resolved", "run.released", "run.ended"];
 }
 
 #[derive(Serialize)]
@@ -113,6 +114,8 @@ fn word(event: &Event) -> Option<(&'static str, Option<String>)> {
         Event::HoldOpened(opened) => {
             (opened.kind != HoldKind::External).then(|| (SUSPENDED, opened.ask.reason.clone()))
         }
+        // A claim alone, and a sign of life, are nothing to tell.
+        Event::RunClaimed(claimed) => claimed.started.then_some(("task.started", None)),
         Event::HoldResolved(_) => Some(("task.resumed", None)),
         Event::RunReleased(released) => match &released.why {
             ReleaseReason::Failed(_) => Some(("task.retrying", None)),
@@ -129,7 +132,6 @@ fn word(event: &Event) -> Option<(&'static str, Option<String>)> {
             Some((kind, ended.reason.clone()))
         }
         Event::RunStarted(_)
-        | Event::RunClaimed(_)
         | Event::RunRepinned(_)
         | Event::RunErased(_)
         | Event::MessageReceived(_)

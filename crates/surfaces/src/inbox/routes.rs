@@ -20,7 +20,7 @@ use utoipa_axum::routes;
 
 use super::notices::TaskWebhook;
 use super::shown::ShownBody;
-use super::{error, map, wire};
+use super::{calls, error, map, wire};
 use crate::http::{App, Args, Problem, Repeatable, Segment};
 
 /// Tasks of a page, unless the caller wants another number.
@@ -30,15 +30,15 @@ const PAGE_MAX: usize = 200;
 /// Tasks that can be added at once.
 const BATCH_MAX: usize = 100;
 
-type CallerOf = Extension<Principal>;
-type InboxResult<T> = Result<T, Problem>;
+pub(super) type CallerOf = Extension<Principal>;
+pub(super) type InboxResult<T> = Result<T, Problem>;
 /// Tasks that are answered with, and what they show.
 type ShownTasks<T> = InboxResult<ShownBody<T>>;
 /// Inbox and task of a path.
-type Names = Path<(String, String)>;
+pub(super) type Names = Path<(String, String)>;
 
 /// What every route may answer instead.
-struct Problems;
+pub(super) struct Problems;
 
 impl IntoResponses for Problems {
     fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
@@ -68,7 +68,9 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(suspend_task))
         .routes(routes!(complete_task))
         .routes(routes!(fail_task))
+        .routes(routes!(start_task))
         .routes(routes!(heartbeat_task))
+        .merge(calls::routes())
         .routes(routes!(subscribe_to_tasks))
 }
 
@@ -254,7 +256,13 @@ async fn resume_task(
 ) -> InboxResult<Json<wire::ResumedTask>> {
     let (inbox, run) = task_names(names)?;
     let snapshot = app.engine.inboxes().snapshot(&who, &inbox, run).await.map_err(no)?;
-    let task = app.engine.inboxes().task_view(&who, &snapshot).await.map_err(no)?;
+    // Who names a hold may answer it while other calls of the task still run (C36).
+    let inboxes = app.engine.inboxes();
+    let task = match body.hold_id {
+        Some(_) => inboxes.task_view_with_open_holds(&who, &snapshot).await,
+        None => inboxes.task_view(&who, &snapshot).await,
+    };
+    let task = task.map_err(no)?;
     let answered = Ok(Json(wire::ResumedTask { success: true }));
     if app.engine.submit().was_done(&who, once.as_ref()).await.map_err(no)? {
         return answered;
@@ -373,6 +381,22 @@ async fn fail_task(
     report(&app, &who, names, &body.claim_id, map::failure(&body.error)?, once).await
 }
 
+/// A worker begins to work on what it has claimed: the task is in progress, and `task.started` is told.
+#[utoipa::path(
+    post, path = "/{inboxId}/tasks/{taskId}/start", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
+    request_body = wire::OwnClaim,
+    responses((status = 200, body = wire::Task), Problems)
+)]
+async fn start_task(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Path(names): Names,
+    Repeatable { body, once }: Repeatable<wire::OwnClaim>,
+) -> ShownTasks<wire::Task> {
+    report(&app, &who, names, &body.claim_id, TaskReport::Start, once).await
+}
+
 /// A worker says that it still works: its claim lasts for another while.
 #[utoipa::path(
     post, path = "/{inboxId}/tasks/{taskId}/heartbeat", tag = "inbox",
@@ -433,7 +457,7 @@ async fn view(app: &App, who: &Principal, inbox: &InboxName, run: RunId) -> Show
     Ok(ShownBody::task(app, who, &task))
 }
 
-fn no(error: standfast_engine::EngineError) -> Problem {
+pub(super) fn no(error: standfast_engine::EngineError) -> Problem {
     error::problem(&error)
 }
 
@@ -442,6 +466,6 @@ fn inbox_name(text: String) -> InboxResult<InboxName> {
     InboxName::new(text).map_err(|_| Problem::not_found())
 }
 
-fn task_names((inbox, task): (String, String)) -> InboxResult<(InboxName, RunId)> {
+pub(super) fn task_names((inbox, task): (String, String)) -> InboxResult<(InboxName, RunId)> {
     Ok((inbox_name(inbox)?, task.parse().map_err(|_| Problem::not_found())?))
 }

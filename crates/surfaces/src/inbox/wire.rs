@@ -61,6 +61,9 @@ pub(super) struct NewTask {
     pub(super) target_agent_id: Option<String>,
     /// How often it may be tried; 3 unless given.
     pub(super) max_attempts: Option<u32>,
+    /// How long it may lie in the inbox until somebody takes it, in milliseconds; then it fails. As the server's settings say
+    /// (24 hours) unless given.
+    pub(super) task_ttl: Option<u64>,
     #[schema(value_type = Option<serde_json::Value>)]
     pub(super) metadata: Option<Box<RawValue>>,
 }
@@ -139,6 +142,105 @@ pub(super) struct TaskError {
     /// Whether it may pass by itself; without it that is told by the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) retryable: Option<bool>,
+}
+
+/// A call that a worker wants to run with a tool of its own.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(as = InboxNewCall, example = json!({"claimId": "w-1#1@ann", "tool": "send_refund", "input": {"amount": 40}}))]
+pub(super) struct NewCall {
+    pub(super) claim_id: String,
+    pub(super) tool: String,
+    /// What it is to be run with: any JSON. What is approved is this, byte for byte.
+    #[serde(deserialize_with = "given")]
+    #[schema(value_type = serde_json::Value)]
+    pub(super) input: Box<RawValue>,
+    /// What the worker calls it.
+    pub(super) call_id: Option<String>,
+    /// Why, for whoever is asked.
+    pub(super) context: Option<String>,
+    /// Whether somebody is to be asked first; true unless given. The server's own rules may be stricter.
+    pub(super) requires_approval: Option<bool>,
+}
+
+/// What came of a call: a result or an error.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(as = InboxCallResult)]
+pub(super) struct CallResult {
+    pub(super) claim_id: String,
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub(super) result: Option<Box<RawValue>>,
+    pub(super) error: Option<String>,
+}
+
+/// How a call of a worker stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = InboxCallStatus)]
+pub(super) enum CallStatus {
+    /// Somebody is asked.
+    WaitingForApproval,
+    /// The worker may run it, once, with the input that it has now.
+    Approved,
+    /// It must not run: somebody said no.
+    Denied,
+    /// It must not run: a rule forbids it, or it was not understood.
+    Refused,
+    /// It must not run: nobody decided in time.
+    Expired,
+    /// It must not run: the task went on without it.
+    Cancelled,
+    /// The worker ran it.
+    Completed,
+    /// The worker tried, and it failed.
+    Failed,
+    /// The worker was allowed to run it and never said what came of it.
+    Unknown,
+}
+
+/// A call of a worker.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = InboxCall)]
+pub(super) struct Call {
+    pub(super) id: String,
+    /// What the worker calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) call_id: Option<String>,
+    pub(super) tool: String,
+    /// What to run it with: as asked for, or as somebody changed it.
+    #[schema(value_type = serde_json::Value)]
+    pub(super) input: Box<RawValue>,
+    pub(super) status: CallStatus,
+    /// What is decided, while somebody is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hold_id: Option<String>,
+    /// Why it must not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub(super) result: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub(super) error: Option<Box<RawValue>>,
+}
+
+/// Calls of a task, in the order in which they were asked for.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = InboxCalls)]
+pub(super) struct Calls {
+    pub(super) calls: Vec<Call>,
+}
+
+/// How long to wait.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub(super) struct WaitArgs {
+    /// How long to wait for a decision, in milliseconds.
+    pub(super) wait_ms: Option<u64>,
 }
 
 /// Somebody must be asked first (S4-4).

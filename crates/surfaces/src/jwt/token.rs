@@ -12,7 +12,7 @@ use jsonwebtoken::Algorithm;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
-use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
+use standfast_core::name::{GroupName, InboxName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{Identification, Principal, Scope};
 
@@ -161,6 +161,7 @@ impl<'a> Token<'a> {
             groups: groups.iter().filter_map(|name| GroupName::new(name).ok()).collect(),
             roles: roles.iter().filter_map(|name| RoleName::new(name).ok()).collect(),
             scopes: scopes(&claims)?,
+            inboxes: inboxes(&claims)?,
             ..Principal::of(user)
         })
     }
@@ -207,7 +208,22 @@ fn scopes(claims: &Value) -> Result<BTreeSet<Scope>, TokenRefusal> {
         Some(named) => Some(named),
         None => words(claims, "scp")?,
     };
-    Ok(named.map_or_else(Scope::usual, |named| named.iter().filter_map(|name| name.parse().ok()).collect()))
+    let read = |name: &String| name.parse().ok().or_else(|| inbox(name).map(|_| Scope::InboxWork));
+    Ok(named.map_or_else(Scope::usual, |named| named.iter().filter_map(read).collect()))
+}
+
+/// The inboxes that a token is for: those it names as `inbox:work:NAME`. One that also has the plain scope is for all.
+fn inboxes(claims: &Value) -> Result<BTreeSet<InboxName>, TokenRefusal> {
+    let named = match words(claims, "scope")? {
+        Some(named) => named,
+        None => words(claims, "scp")?.unwrap_or_default(),
+    };
+    let is_for_all = named.iter().any(|name| name == Scope::InboxWork.as_str());
+    Ok(named.iter().filter_map(|name| inbox(name)).filter(|_| !is_for_all).collect())
+}
+
+fn inbox(scope: &str) -> Option<InboxName> {
+    InboxName::new(scope.strip_prefix(Scope::InboxWork.as_str())?.strip_prefix(':')?).ok()
 }
 
 /// A list of texts, or a text with spaces between them.

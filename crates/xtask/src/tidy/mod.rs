@@ -20,6 +20,7 @@ mod product_only;
 mod readme_commands;
 mod repository;
 mod requirement_numbers;
+mod requirement_table;
 mod requirements;
 mod rules;
 mod rust_paths;
@@ -30,4 +31,4 @@ mod use_edges;
 mod violation;
 mod write_path;
 
-pub(crate) use rules::{check, draw_graph, missing, show_graph};
+pub(crate) use rules::{check, draw_graph, missing, show_graph, write_tests};

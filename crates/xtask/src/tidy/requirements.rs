@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::markdown::table_cells;
 use super::repository::{Repository, SourceFile};
 use super::requirement_numbers::{Group, Looking, Mention, Number, mentions};
+use super::requirement_table;
 use super::violation::Violation;
 
-const REQUIREMENTS: &str = "docs/requirements.md";
+pub(super) const REQUIREMENTS: &str = "docs/requirements.md";
 
 /// `tidy --missing` prints a line for each requirement; the page has the whole text.
 const SHOWN_CHARACTERS: usize = 110;
@@ -48,8 +49,10 @@ pub(crate) fn missing(repository: &Repository) -> String {
 }
 
 /// The numbers in the first cells of the page's tables, with the text of the second.
-fn requirements(page: &SourceFile) -> BTreeMap<Number, String> {
-    let rows = page.text.lines().filter_map(table_cells);
+pub(super) fn requirements(page: &SourceFile) -> BTreeMap<Number, String> {
+    // What follows is the table of tests, whose rows begin with the same numbers.
+    let own = page.text.split(requirement_table::HEADING).next().unwrap_or_default();
+    let rows = own.lines().filter_map(table_cells);
     let numbered = rows.filter_map(|cells| {
         let number = Number::parse(cells.first()?.trim_matches(['*', '`']))?;
         Some((number, cells.get(1).cloned().unwrap_or_default()))
@@ -98,7 +101,7 @@ fn docs_of_tests(file: &SourceFile) -> BTreeSet<usize> {
 
 /// Files of tests, and all Rust source: unit tests and the store's conformance suite live in it. The tests of
 /// this crate only make numbers up.
-fn may_name_requirements(file: &SourceFile) -> bool {
+pub(super) fn may_name_requirements(file: &SourceFile) -> bool {
     let in_tests = file.path_in_crate().is_some_and(|path| path.starts_with("tests/"));
     file.crate_folder().is_some_and(|folder| folder != "xtask") && (in_tests || file.is_rust())
 }
@@ -116,7 +119,7 @@ fn wrong_number(named: &NamedByTest, known: &BTreeMap<Number, String>) -> Option
     Some(Violation::new(&named.path, named.line, problem, "name the requirement that the test shows"))
 }
 
-fn covered<'a>(mention: &Mention, known: &'a BTreeMap<Number, String>) -> Vec<&'a Number> {
+pub(super) fn covered<'a>(mention: &Mention, known: &'a BTreeMap<Number, String>) -> Vec<&'a Number> {
     let inside = |number: &&Number| mention.first <= **number && **number <= mention.last;
     known.keys().filter(inside).collect()
 }

@@ -1,4 +1,4 @@
-//! The list of rules, and the ways to run them: `tidy`, `tidy --missing`, `tidy --graph`.
+//! The list of rules, and the ways to run them: `tidy`, `tidy --missing`, `tidy --tests`, `tidy --graph`.
 //!
 //! A new rule is a file beside this one and a row in the table.
 
@@ -10,7 +10,7 @@ use super::repository::Repository;
 use super::violation::Violation;
 use super::{
     code_map, error_texts, file_length, links, module_docs, no_leftovers, old_name, order, product_only,
-    readme_commands, requirements, type_methods, type_names, use_edges, write_path,
+    readme_commands, requirement_table, requirements, type_methods, type_names, use_edges, write_path,
 };
 
 type Rule = fn(&Repository) -> Vec<Violation>;
@@ -23,6 +23,7 @@ const RULES: &[Rule] = &[
     links::check,
     error_texts::check,
     requirements::check,
+    requirement_table::check,
     product_only::check,
     no_leftovers::check,
     old_name::check,
@@ -65,6 +66,13 @@ pub(crate) fn draw_graph(root: &Path, file: &Path) -> Result<()> {
     let file = root.join(file);
     std::fs::write(&file, order::drawn(&Repository::read(root)?))
         .with_context(|| format!("{} cannot be written", file.display()))
+}
+
+/// Writes the table of what shows each requirement.
+pub(crate) fn write_tests(root: &Path) -> Result<()> {
+    let repository = Repository::read(root)?;
+    let Some((path, text)) = requirement_table::current(&repository) else { return Ok(()) };
+    std::fs::write(root.join(path), text).with_context(|| format!("{path} cannot be written"))
 }
 
 /// Prints the requirements that no test names. Never an error: the list is a to-do list.

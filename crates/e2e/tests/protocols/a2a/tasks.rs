@@ -282,6 +282,27 @@ async fn only_a_key_makes_a_repeat_safe() {
     assert_eq!(id(&first), id(&send(None, body).await));
 }
 
+/// S0-39, C11: a decision that does not wait (`blocking: false`) is answered at once with the task at work; the run goes on in
+/// the background.
+#[tokio::test]
+async fn a_resume_that_does_not_wait_is_answered_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"sleep 2\"}'\n- text: done\n";
+    std::fs::write(folder.path().join("slow.yaml"), script).unwrap();
+    let config = "llms: {slow: {type: scripted, script: slow.yaml}}
+tools: {execute_command: {allowed_commands: [sleep], requires_approval: true}}
+agents: {one: {llm: slow, tools: [execute_command], task: {}}}\n";
+    let server = crate::a2a::server::configured(folder.path(), config);
+    let task = server.send("one", &says("go")).await;
+    assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED");
+    let decision = decides(&task, json!({"decision": "approve"}));
+    let body = json!({"message": decision, "configuration": {"returnImmediately": true}});
+    let answer = server.post("/message:send", &body).await;
+    assert_eq!(state(&answer.body["task"]), "TASK_STATE_WORKING", "{answer:?}");
+    let done = server.until("one", task["id"].as_str().unwrap(), "TASK_STATE_COMPLETED").await;
+    assert_eq!(done["status"]["message"]["parts"][0]["text"], "done");
+}
+
 /// S0-44, C26: what a message that decides says, and its parts, ids and metadata, stand in the history beside the decision, for
 /// whoever reads the task later, also after `kill -9`; its model is not told them.
 #[tokio::test]

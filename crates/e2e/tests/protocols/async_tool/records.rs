@@ -167,6 +167,27 @@ async fn the_view_of_the_database_says_what_the_api_says() {
             .unwrap();
         says_the_same(&row, record);
     }
+    // By session, by status and by timeout it is looked for in an index, and nothing is read but what was found.
+    for (condition, index, found) in [
+        ("session_id = 's-1'", "external_holds_by_session", 4),
+        ("status = 'waiting'", "external_holds_by_status", 1),
+        ("status = 'processing'", "external_holds_by_status", 1),
+        ("status = 'failed'", "external_holds_by_status", 1),
+        ("timeout < 1000", "external_holds_by_timeout", 0),
+        ("timeout > 1000", "external_holds_by_timeout", 4),
+    ] {
+        let query = format!("SELECT count(*) FROM pending_tool_calls WHERE {condition}");
+        let count: i64 = database.query_row(&query, [], |row| row.get(0)).unwrap();
+        assert_eq!(count, found, "{condition}");
+        let mut explained = database.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
+        let steps = explained.query_map([], |row| row.get::<_, String>(3)).unwrap();
+        let steps: Vec<String> = steps.map(Result::unwrap).collect();
+        let uses = |step: &String| step.contains(index);
+        assert!(steps.iter().any(uses), "{condition}: {steps:#?}");
+        let tables = ["SCAN x", "SCAN h", "SCAN r", "SCAN links"];
+        let whole = |step: &&String| tables.iter().any(|table| step.as_str() == *table);
+        assert_eq!(steps.iter().find(whole), None, "{condition}: {steps:#?}");
+    }
     let count: i64 =
         database.query_row("SELECT count(*) FROM pending_tool_calls", [], |row| row.get(0)).unwrap();
     assert_eq!(count, 4);
@@ -209,6 +230,9 @@ async fn every_route_is_described() {
         ("webhook", vec!["post"]),
         ("pending", vec!["get"]),
         ("pending/{id}", vec!["delete", "get"]),
+        ("pending/{id}/webhook", vec!["post"]),
+        ("run/{id}/webhook", vec!["post"]),
+        ("sessions/waiting", vec!["get"]),
         ("tools", vec!["get"]),
         ("events", vec!["get"]),
         ("session/{id}/status", vec!["get"]),

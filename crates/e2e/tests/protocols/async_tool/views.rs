@@ -64,17 +64,26 @@ async fn a_conversation_says_what_it_waits_for() {
     assert_eq!(unknown.status, 404);
 }
 
-/// S2-30: while a person is asked the conversation waits as well, and while the model thinks it is busy.
+/// S2-30, C25: while a person is asked the conversation is busy and says why; no id is shown that is none of a pending call.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_that_waits_for_a_person_waits_too() {
+async fn a_conversation_that_waits_for_a_person_shows_no_pending_id() {
     let outside = Outside::answering(json!({})).await;
     let folder = Setup { tool: "requires_approval: true", ..Setup::default() }.folder(&outside);
     let server = serve(folder.path());
     let run = server.begin("s-1").await;
     let held = server.run_is(&run, "held").await;
-    let now = session_is(&server, "s-1", "waiting_async").await;
-    assert_eq!(now["pendingID"], held["holds"][0]["id"]);
+    let now = server.get("/async-tool/session/s-1/status").await;
+    assert_eq!(now, json!({"type": "busy", "waitingFor": "approval"}));
     assert_eq!(server.get("/async-tool/session/s-1/parts").await, json!([]));
+    assert_eq!(server.get("/async-tool/sessions/waiting").await, json!([]), "it waits for no job");
+    let hold = text(&held["holds"][0]["id"]);
+    let decided =
+        server.post(&format!("/api/v1/holds/{hold}/resolve"), &json!({"resolution": "approve"})).await;
+    assert_eq!(decided.status, 200, "{decided:?}");
+    let job = outside.job().await;
+    let now = session_is(&server, "s-1", "waiting_async").await;
+    assert_eq!(now["pendingID"], job["pendingID"], "the id of the call, not that of the approval");
+    assert_ne!(now["pendingID"], json!(hold));
 }
 
 /// S2-28, S2-29: the stream tells each call as a part when it begins to wait, moves and ends; it begins with what is pending.

@@ -80,3 +80,36 @@ async fn workers_have_a_scope_and_strangers_see_nothing() {
         assert_eq!(status, expected, "{said}");
     }
 }
+
+/// C12, S4-29: a key may be for some inboxes only: it lists, claims and reports there, and the others are not there for it.
+#[tokio::test]
+async fn a_key_works_in_its_own_inboxes_only() {
+    let server = guarded();
+    let ann = server.key(&["--user", "ann"]);
+    let bot = server.key(&["--user", "bot", "--scope", "runs:read", "--inbox", "mail"]);
+    let all = server.key(&["--user", "all", "--scope", "inbox:work"]);
+    for inbox in ["mail", "desk"] {
+        let (status, _) =
+            server.post(&ann, &format!("/{inbox}/tasks"), &json!({"type": "t", "payload": inbox})).await;
+        assert_eq!(status, 201);
+    }
+    let listed = server.get(&bot, "").await.1;
+    let names: Vec<&str> =
+        listed["inboxes"].as_array().unwrap().iter().map(|one| text(&one["inboxId"])).collect();
+    assert_eq!(names, ["mail"]);
+    assert_eq!(server.get(&all, "").await.1["inboxes"].as_array().unwrap().len(), 2);
+    let claim = json!({"agentId": "w"});
+    let (status, _) = server.post(&bot, "/desk/claim", &claim).await;
+    assert_eq!(status, 404, "it is not there");
+    assert_eq!(server.get(&bot, "/desk/tasks").await.1["tasks"], json!([]));
+    let (status, claimed) = server.post(&bot, "/mail/claim", &claim).await;
+    assert_eq!((status, &claimed["task"]["payload"]), (200, &json!("mail")));
+    let (_, other) = server.post(&all, "/desk/claim", &claim).await;
+    let task = text(&other["task"]["id"]);
+    assert_eq!(server.get(&bot, &format!("/desk/tasks/{task}")).await.0, 404);
+    let stolen = json!({"claimId": other["task"]["claimId"], "result": 1});
+    assert_eq!(server.post(&bot, &format!("/desk/tasks/{task}/complete"), &stolen).await.0, 404);
+    let own = json!({"claimId": claimed["task"]["claimId"]});
+    let path = format!("/mail/tasks/{}/start", text(&claimed["task"]["id"]));
+    assert_eq!(server.post(&bot, &path, &own).await.1["status"], "in_progress");
+}

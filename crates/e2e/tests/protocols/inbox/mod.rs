@@ -4,10 +4,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod calls;
 mod claims;
 mod cli;
 mod examples;
 mod keys;
+mod life;
 mod nodes;
 mod notices;
 mod races;

@@ -18,6 +18,7 @@ async fn a_question_is_told() {
     assert_eq!(made.status, 201, "{made:?}");
     server.add_ticket().await;
     let claimed = server.claim(&json!({"agentId": "w"})).await;
+    assert_eq!(server.report(&claimed, "start", json!({})).await.status, 200);
     server.report(&claimed, "suspend", json!({"reason": "which one?", "payload": {"options": ["A"]}})).await;
     server.resume(text(&claimed["id"]), json!("A")).await;
     let again = server.claim(&json!({"agentId": "w"})).await;
@@ -26,9 +27,9 @@ async fn a_question_is_told() {
         |all: &[standfast_testkit::receiver::Got]| all.iter().any(|got| got.kind() == "task.completed");
     let told = receiver.until("the end of the task", is_over).await;
     let kinds: Vec<String> = told.iter().map(standfast_testkit::receiver::Got::kind).collect();
-    assert_eq!(kinds, ["task.suspended", "task.resumed", "task.completed"]);
+    assert_eq!(kinds, ["task.started", "task.suspended", "task.resumed", "task.completed"]);
     assert!(told.iter().all(|got| got.is_signed_with(text(&made.body["secret"]))));
-    let first = told[0].body();
+    let first = told[1].body();
     assert_eq!(
         (&first["data"]["reason"], &first["data"]["task"]["id"]),
         (&json!("which one?"), &claimed["id"])

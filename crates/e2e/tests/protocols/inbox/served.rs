@@ -81,7 +81,10 @@ async fn an_approval_is_resumed_with_a_decision() {
         assert_eq!(asked["options"], json!(["approve", "deny", "modify"]));
         assert!(asked["reason"].is_string() && text(&asked["question"]).contains("write_file"), "{asked}");
         assert_eq!(asked["data"]["tool_name"], "write_file");
-        assert_eq!(asked["data"]["tool_input"], json!({"path": "a.txt", "content": "x"}));
+        assert_eq!(
+            asked["data"]["tool_input"], r#"{"path": "a.txt", "content": "x"}"#,
+            "text, as part 5 says"
+        );
         for nothing in
             [json!("yes, please"), json!({"answer": "approve"}), json!(true), json!("modify"), json!({})]
         {
@@ -117,9 +120,39 @@ async fn several_questions_are_answered_by_name() {
     server.until(&id, "completed").await;
 }
 
-/// S4-29, S4-30: so many tasks at once, the most urgent first; a task that waits for a person takes no place.
+/// S4-29, S4-30: the most urgent first, then the oldest, never more at once than `max_concurrent`: of any two tasks that were
+/// worked on one after the other the next began when one before it had ended, also with a crash in between.
 #[tokio::test]
-async fn tasks_are_taken_in_order_and_not_too_many() {
+async fn tasks_are_taken_by_priority_and_age_within_the_bound() {
+    let (folder, server) = serving("replies:\n- text: done\n  delay: 400ms\n", "");
+    let first = server.add(&json!({"type": "t", "payload": 0, "priority": 0})).await;
+    server.until(text(&first["id"]), "in_progress").await;
+    let mut added = vec![(9, text(&first["id"]).to_owned())];
+    for (payload, priority) in [(1, 1), (2, 3), (3, 0), (4, 2), (5, 3), (6, 1)] {
+        let task = server.add(&json!({"type": "t", "payload": payload, "priority": priority})).await;
+        added.push((priority, text(&task["id"]).to_owned()));
+    }
+    server.until(&added[2].1, "completed").await;
+    drop(server);
+    let server = serve(folder.path());
+    let mut spans = Vec::new();
+    for (priority, id) in &added {
+        let done = server.until(id, "completed").await;
+        let (from, to) = (text(&done["startedAt"]).to_owned(), text(&done["completedAt"]).to_owned());
+        assert!(done["claimedAt"].as_str() <= done["startedAt"].as_str() && from < to, "{done}");
+        spans.push((from, to, *priority, done["payload"].clone()));
+    }
+    spans.sort();
+    let order: Vec<&serde_json::Value> = spans.iter().map(|(_, _, _, payload)| payload).collect();
+    assert_eq!(order, [0, 2, 5, 4, 1, 6, 3], "by priority, then by age");
+    for pair in spans.windows(2) {
+        assert!(pair[0].1 <= pair[1].0, "two were worked on at once: {pair:?}");
+    }
+}
+
+/// S4-30: a task that waits for a person takes no place.
+#[tokio::test]
+async fn a_task_that_waits_for_a_person_takes_no_place() {
     let (_folder, server) = serving(&asking(r#"{"reason": "r"}"#), "");
     let first = server.add(&json!({"type": "t", "payload": 1, "priority": 0})).await;
     server.until(text(&first["id"]), "waiting_for_input").await;

@@ -19,7 +19,9 @@ use crate::submit::RunBasis;
 
 impl TaskQueue {
     /// Puts work into an inbox. It is durable when this comes back.
-    pub async fn add(&self, who: &Principal, new: NewTask) -> Result<RunId, EngineError> {
+    pub async fn add(&self, who: &Principal, mut new: NewTask) -> Result<RunId, EngineError> {
+        let ttl = new.ttl.or(self.host.settings().task_ttl);
+        new.inbox.expires_at = ttl.map(|ttl| self.host.clock.now().plus(ttl));
         let beginning = match self.server_of(&new.inbox) {
             Some((name, agent)) => {
                 let own = (agent.digest, agent.definition.clone());

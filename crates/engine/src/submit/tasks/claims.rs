@@ -11,7 +11,7 @@ use standfast_core::name::{InboxName, WorkerName};
 use standfast_core::project::RunRow;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
-use standfast_store::{RunFilter, RunQuery, SCAN_MAX, StoreError};
+use standfast_store::{Claimant, RunFilter, RunQuery, StoreError};
 
 use super::{ClaimTask, TaskQueue, TaskReport, claim_name, is_claim_of, retry};
 use crate::EngineError;
@@ -19,13 +19,15 @@ use crate::auth::{Principal, Scope};
 use crate::commit::{Change, IdempotencyKey};
 use crate::log::needs;
 
-/// Tasks that are looked at first: enough unless most of an inbox is somebody else's.
+/// Tasks that are looked at, at once: enough unless that many others claim at the same time.
 const FIRST_LOOK: usize = 32;
+/// How often is looked when others were faster each time.
+const LOOKS: usize = 8;
 
 impl TaskQueue {
     /// Claims the most urgent task of an inbox that suits; none when there is none in time.
     pub async fn claim(&self, who: &Principal, claim: ClaimTask) -> Result<Option<RunId>, EngineError> {
-        needs(who, Scope::InboxWork)?;
+        works_in(who, &claim.inbox)?;
         let until = self.host.clock.now().plus(claim.wait);
         loop {
             // Listens before it looks, so that nothing falls between.
@@ -43,18 +45,20 @@ impl TaskQueue {
     }
 
     async fn claim_first(&self, who: &Principal, claim: &ClaimTask) -> Result<Option<RunId>, EngineError> {
-        for limit in [FIRST_LOOK, SCAN_MAX] {
+        let claimant = Claimant::Worker { agent: claim.agent.clone(), kinds: claim.kinds.clone() };
+        // What others claim in between is no longer listed, so looking again finds other tasks.
+        for _ in 0..LOOKS {
             let query = RunQuery {
                 tenant: who.tenant.clone(),
-                filter: RunFilter::Claimable(claim.inbox.clone(), self.host.clock.now()),
+                filter: RunFilter::Claimable(claim.inbox.clone(), self.host.clock.now(), claimant.clone()),
                 phases: Vec::new(),
                 since: None,
                 cursor: None,
-                limit,
+                limit: FIRST_LOOK,
             };
             let found = self.log.store.list_runs(query).await?.items;
-            let is_last = found.len() < limit;
-            for row in found.into_iter().filter(|row| suits(&row.run, claim)) {
+            let is_last = found.len() < FIRST_LOOK;
+            for row in found.into_iter().filter(|row| claimant.suits(&row.run.facts)) {
                 let run = row.run.facts.id;
                 if self.try_claim(who, row, claim).await? {
                     return Ok(Some(run));
@@ -94,7 +98,7 @@ impl TaskQueue {
         report: TaskReport,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
-        needs(who, Scope::InboxWork)?;
+        works_in(who, inbox)?;
         let row = self.inboxes.snapshot(who, inbox, run).await?.stored().row.clone();
         if !is_claim_of(&worker, &who.user) {
             let holder = row.run.state.claim.as_ref().map(|claim| claim.worker.clone());
@@ -107,7 +111,7 @@ impl TaskQueue {
         self.as_worker(who, row, worker, command, once.as_ref()).await
     }
 
-    async fn as_worker(
+    pub(super) async fn as_worker(
         &self,
         who: &Principal,
         row: RunRow,
@@ -150,16 +154,15 @@ impl TaskQueue {
                 secret: None,
                 worker: Some(worker),
             }),
+            TaskReport::Start => Command::StartWork { worker },
             TaskReport::Heartbeat => Command::Heartbeat { worker },
             TaskReport::Release => Command::Release { worker },
         }
     }
 }
 
-/// Whether a task is for this worker: its kind, and the agent that it is meant for.
-fn suits(run: &Run, claim: &ClaimTask) -> bool {
-    let Some(place) = &run.facts.inbox else { return false };
-    run.facts.driver == standfast_core::event::Driver::Outside
-        && (claim.kinds.is_empty() || claim.kinds.contains(&place.kind))
-        && place.target_agent.as_ref().is_none_or(|target| *target == claim.agent)
+/// A key may be for some inboxes only; the others are as good as not there.
+pub(super) fn works_in(who: &Principal, inbox: &InboxName) -> Result<(), EngineError> {
+    needs(who, Scope::InboxWork)?;
+    if who.works_in(inbox) { Ok(()) } else { Err(EngineError::NotFound) }
 }

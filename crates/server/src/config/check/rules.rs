@@ -38,6 +38,14 @@ pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: 
         }
     }
     inboxes(&path, agent, file, tree, found);
+    // A key that does nothing would be a promise.
+    if agent.reasoning.show_thinking == Some(true) {
+        let what = format!(
+            "`{path}.reasoning.show_thinking` cannot be true: the thinking of models is neither stored nor shown"
+        );
+        let at = path.key("reasoning").key("show_thinking");
+        found.problem(tree, &at, what, "remove it; what a model says in its replies is shown");
+    }
     let enabled =
         |tool: &&String| file.tools.get(*tool).is_none_or(|tool| tool.common.enabled != Some(false));
     if !agent.tools.is_empty() && agent.tools.iter().filter(enabled).count() == 0 {

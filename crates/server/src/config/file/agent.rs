@@ -232,7 +232,7 @@ pub struct Reasoning {
     /// Whether clients get token streaming.
     #[schemars(extend("default" = true))]
     pub enable_streaming: Option<bool>,
-    /// Whether the model's thinking is shown.
+    /// Whether the model's thinking is shown. It is neither stored nor shown, so `true` is refused.
     #[schemars(extend("default" = false))]
     pub show_thinking: Option<bool>,
 }

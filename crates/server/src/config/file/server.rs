@@ -62,6 +62,9 @@ pub struct Server {
     /// Callbacks of external jobs.
     #[garde(dive)]
     pub async_tools: AsyncTools,
+    /// Tasks of inboxes.
+    #[garde(dive)]
+    pub inboxes: Inboxes,
 }
 
 /// What A2A clients are offered.
@@ -138,6 +141,17 @@ pub struct AsyncTools {
     #[garde(inner(range(min = 1)))]
     #[schemars(extend("default" = 60))]
     pub per_call: Option<u32>,
+}
+
+/// Tasks of inboxes.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Inboxes {
+    /// How long a task lies in its inbox until somebody must have taken it, unless it has a `taskTtl` of its own; then it
+    /// fails. `0` means without limit.
+    #[schemars(extend("default" = "24h"))]
+    pub task_ttl: Option<Span>,
 }
 
 /// Webhook deliveries.

@@ -14,7 +14,7 @@ use super::super::support::{
 };
 use super::{AGENTS, INBOXES, KEYS, NODES, PEOPLE, SESSIONS, TENANTS, Twins};
 use crate::{
-    Audience, AudienceMember, Claim, Credential, DeliveryStore, DueNotice, HoldFilter, HoldQuery,
+    Audience, AudienceMember, Claim, Claimant, Credential, DeliveryStore, DueNotice, HoldFilter, HoldQuery,
     NoticeQuery, RunFilter, RunQuery, SessionChange, SettleNotice, ShardSet, Store,
 };
 
@@ -79,7 +79,8 @@ impl Twins {
     pub(super) fn lists_runs(&mut self) {
         let random = &mut self.random;
         let now = self.world.scribe.now;
-        let filter = match random.below(7) {
+        let filter = match random.below(8) {
+            7 => RunFilter::WithJobs,
             6 => RunFilter::Owner(crate::conformance::support::user("olga")),
             5 => RunFilter::SessionOf(
                 crate::conformance::support::user("olga"),
@@ -90,7 +91,17 @@ impl Twins {
             0 => RunFilter::All,
             1 => RunFilter::Agent(agent(random.name(&AGENTS))),
             2 => RunFilter::Session(agent(random.name(&AGENTS)), session(random.name(&SESSIONS))),
-            _ => RunFilter::Claimable(InboxName::new(random.name(&INBOXES)).unwrap(), now),
+            _ => {
+                let claimant = match random.below(3) {
+                    0 => Claimant::Anybody,
+                    1 => Claimant::Agent(agent(random.name(&AGENTS))),
+                    _ => Claimant::Worker {
+                        agent: agent(random.name(&AGENTS)),
+                        kinds: (0..random.below(2)).map(|_| "ticket".to_owned()).collect(),
+                    },
+                };
+                RunFilter::Claimable(InboxName::new(random.name(&INBOXES)).unwrap(), now, claimant)
+            }
         };
         let phases = (0..random.below(3)).map(|_| *random.pick(&Phase::ALL)).collect();
         let (tenant, limit) = (tenant(random.name(&TENANTS)), random.index(9) + 1);

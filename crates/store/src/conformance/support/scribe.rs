@@ -118,6 +118,7 @@ impl NewRun {
             source_id: None,
             source_url: None,
             max_attempts: 3,
+            expires_at: None,
             metadata: None,
         };
         NewRun { driver: Driver::Outside, inbox: Some(inbox), ..self }
@@ -311,6 +312,7 @@ fn actor(command: &Command) -> Actor {
         | Command::Propose(_)
         | Command::Finish { .. }
         | Command::Fail(_)
+        | Command::StartWork { .. }
         | Command::Heartbeat { .. }
         | Command::Release { .. } => Actor::Outside(worker("w-1")),
         Command::Resolve(_)

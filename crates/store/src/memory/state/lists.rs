@@ -67,13 +67,14 @@ impl State {
     }
 
     pub(crate) fn list_runs(&self, query: &RunQuery) -> Page<RunRow> {
-        if let RunFilter::Claimable(inbox, now) = &query.filter {
+        if let RunFilter::Claimable(inbox, now, claimant) = &query.filter {
             let is_claimable = |entry: &&RunEntry| {
                 let place = entry.row.run.facts.inbox.as_ref();
                 entry.row.run.facts.tenant == query.tenant
                     && entry.quarantined.is_none()
                     && place.is_some_and(|place| place.inbox == *inbox)
                     && entry.row.claimable_at.is_some_and(|at| at <= *now)
+                    && claimant.suits(&entry.row.run.facts)
                     && query.since.is_none_or(|since| entry.row.run.state.at >= since)
                     && (query.phases.is_empty() || query.phases.contains(&entry.row.phase))
             };
@@ -94,6 +95,7 @@ impl State {
             };
             entry.row.run.facts.tenant == query.tenant
                 && matches_run(&query.filter, &entry.row)
+                && (query.filter != RunFilter::WithJobs || self.has_jobs(entry))
                 && query.since.is_none_or(|since| entry.row.run.state.at >= since)
                 && (query.phases.is_empty() || query.phases.contains(&phase))
         };
@@ -179,6 +181,13 @@ impl State {
         page(rows, query.limit, |entry| entry.row.clone())
     }
 
+    /// Whether outside systems were asked to do something for it, as long as it has its contents.
+    fn has_jobs(&self, entry: &RunEntry) -> bool {
+        let run = entry.row.run.facts.id;
+        let is_job = |hold: &HoldEntry| hold.row.id.run == run && hold.row.kind == HoldKind::External;
+        !entry.is_erased && self.holds.values().any(is_job)
+    }
+
     fn tenant_of(&self, run: RunId) -> Option<&Tenant> {
         self.entry(run).map(|entry| &entry.row.run.facts.tenant)
     }
@@ -204,7 +213,7 @@ fn page<'a, E: 'a, T>(
 fn matches_run(filter: &RunFilter, row: &RunRow) -> bool {
     let facts = &row.run.facts;
     match filter {
-        RunFilter::All => true,
+        RunFilter::All | RunFilter::WithJobs => true,
         RunFilter::Agent(agent) => facts.agent == *agent,
         RunFilter::Session(agent, session) => facts.agent == *agent && facts.session == *session,
         RunFilter::SessionOf(owner, agent, session) => {

@@ -20,8 +20,8 @@ use crate::columns::kind_number;
 use crate::error::StoreError;
 use crate::fairness::take_turns;
 use crate::query::{
-    Audience, DueNotice, EndedQuery, HoldFilter, HoldQuery, InboxCounts, Page, RunFilter, RunQuery, SCAN_MAX,
-    ScannedRun, StoredRun, UnreadableRun,
+    Audience, Claimant, DueNotice, EndedQuery, HoldFilter, HoldQuery, InboxCounts, Page, RunFilter, RunQuery,
+    SCAN_MAX, ScannedRun, StoredRun, UnreadableRun,
 };
 use crate::subscription::NoticeQuery;
 
@@ -67,10 +67,27 @@ impl ReadSession<'_> {
                 let by = params![before, SCAN_MAX, tenant, inbox];
                 self.page_of_runs(query, tenant, sql::RUNS_BY_INBOX, by)
             }
-            RunFilter::Claimable(inbox, now) => {
+            RunFilter::WithJobs => {
+                self.page_of_runs(query, tenant, sql::RUNS_WITH_JOBS, params![before, SCAN_MAX, tenant])
+            }
+            RunFilter::Claimable(inbox, now, claimant) => {
                 let Some(inbox) = self.name(inbox.as_str())? else { return Ok(empty) };
-                let by = params![tenant, inbox, now.0, SCAN_MAX];
-                let page = self.page_of_runs(query, tenant, sql::RUNS_CLAIMABLE, by)?;
+                let page = match claimant {
+                    Claimant::Anybody => {
+                        let by = params![tenant, inbox, now.0, SCAN_MAX];
+                        self.page_of_runs(query, tenant, sql::RUNS_CLAIMABLE, by)?
+                    }
+                    Claimant::Agent(agent) => {
+                        let Some(agent) = self.name(agent.as_str())? else { return Ok(empty) };
+                        let by = params![tenant, inbox, now.0, SCAN_MAX, agent];
+                        self.page_of_runs(query, tenant, sql::RUNS_CLAIMABLE_BY_AGENT, by)?
+                    }
+                    Claimant::Worker { agent, kinds } => {
+                        let kinds = crate::columns::json(kinds);
+                        let by = params![tenant, inbox, now.0, SCAN_MAX, agent.as_str(), kinds];
+                        self.page_of_runs(query, tenant, sql::RUNS_CLAIMABLE_BY_WORKER, by)?
+                    }
+                };
                 Ok(Page { next: None, ..page })
             }
         }

@@ -284,7 +284,7 @@ pub(super) fn claimable(world: &World, names: &[Tok<'_>]) -> Result<(), String> 
     let inbox = InboxName::new(inbox).map_err(|bad| bad.to_string())?;
     let query = RunQuery {
         tenant: standfast_core::name::Tenant::default_tenant(),
-        filter: RunFilter::Claimable(inbox, world.now),
+        filter: RunFilter::Claimable(inbox, world.now, standfast_store::Claimant::Anybody),
         phases: Vec::new(),
         since: None,
         cursor: None,

@@ -29,6 +29,7 @@ pub(super) fn take(world: &mut World, name: &str, toks: &[Tok<'_>]) -> Result<()
             let call = AskedCall { id: String::new(), tool, arguments, problem: None };
             Command::Propose(Propose { worker: worker.clone(), call, context })
         }
+        [Word("starts"), Word("work")] => Command::StartWork { worker: worker.clone() },
         [Word("heartbeats")] => Command::Heartbeat { worker: worker.clone() },
         [Word("releases")] => Command::Release { worker: worker.clone() },
         [Word("reports"), Word("failure"), Word("of"), rest @ ..] => {

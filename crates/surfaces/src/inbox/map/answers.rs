@@ -141,7 +141,7 @@ struct HeldCall<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_input: Option<Box<RawValue>>,
+    tool_input: Option<&'a str>,
 }
 
 /// What people are asked by an open hold.
@@ -149,10 +149,7 @@ pub(in crate::inbox) fn suspend_payload(hold: &HoldView) -> Object {
     let held = || HeldCall {
         hold_id: hold.row.id.to_string(),
         tool_name: hold.row.tool.as_ref().map(|tool| tool.as_str()),
-        tool_input: hold
-            .arguments
-            .as_ref()
-            .and_then(|arguments| RawValue::from_string(arguments.text().to_owned()).ok()),
+        tool_input: hold.arguments.as_ref().map(|arguments| arguments.text()),
     };
     let by_rule = |reason: &str, question: Option<String>, options: &[&str]| {
         let reason = hold.ask.reason.as_deref().unwrap_or(reason);

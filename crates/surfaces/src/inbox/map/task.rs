@@ -131,7 +131,9 @@ impl<'a> TaskHistory<'a> {
                         told.claimed_at = Some(*at);
                     }
                     told.worker = worker;
-                    told.started_at = told.started_at.or(Some(*at));
+                    if claimed.started {
+                        told.started_at = told.started_at.or(Some(*at));
+                    }
                 }
                 Event::RunReleased(released) => {
                     if let ReleaseReason::Failed(error) = &released.why {

@@ -1,0 +1,120 @@
+//! Who else is told: the caller's own webhook for a call or a run, and the job whose call was given up.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::async_tool::world::{Outside, Server, Setup, hmac_hex, result, serve, text, until};
+
+/// What was told, once there is this much of it; each checked against one of these secrets.
+async fn told(outside: &Outside, many: usize, secrets: &[&str]) -> Vec<Value> {
+    until(&format!("{many} were told"), async || {
+        let all = outside.told.lock().unwrap().clone();
+        (all.len() >= many).then_some(all)
+    })
+    .await
+    .iter()
+    .map(|(headers, body)| {
+        let signed = |secret: &&str| {
+            headers["x-webhook-signature"] == format!("sha256={}", hmac_hex(secret, body)).as_str()
+        };
+        assert!(secrets.iter().any(signed), "signed with none of the secrets: {body}");
+        assert!(headers["webhook-signature"].to_str().unwrap().starts_with("v1,"));
+        serde_json::from_str(body).unwrap()
+    })
+    .collect()
+}
+
+async fn started(tool: &str, branches: &[&str]) -> (Outside, tempfile::TempDir, Server, String, Vec<Value>) {
+    let outside = Outside::answering(json!({})).await;
+    let folder = Setup { branches, tool, ..Setup::default() }.folder(&outside);
+    let server = serve(folder.path());
+    let run = server.begin("s-1").await;
+    let jobs = outside.jobs(branches.len()).await;
+    server.run_is(&run, "held").await;
+    (outside, folder, server, run, jobs)
+}
+
+/// S2-10, S2-20, S2-21, S2-22: a caller names a webhook and a secret for one call; it is told how the call ends, signed with
+/// that secret, also after `kill -9`; without a secret the server makes one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_names_a_webhook_for_one_call() {
+    let (outside, folder, server, run, jobs) = started("requires_approval: false", &["one", "two"]).await;
+    let url = format!("http://127.0.0.1:{}/told", outside.port);
+    let (first, second) = (text(&jobs[0]["pendingID"]), text(&jobs[1]["pendingID"]));
+    let path = |id: &str| format!("/async-tool/pending/{id}/webhook");
+    let options = json!({"webhookURL": url, "webhookSecret": "my-secret"});
+    let set = server.post(&path(first), &options).await;
+    assert_eq!((set.status, &set.body), (200, &json!({"success": true})));
+    let made = server.post(&path(second), &json!({"webhookURL": url})).await;
+    let secret = text(&made.body["webhookSecret"]).to_owned();
+    drop(server);
+    let server = serve(folder.path());
+    for job in &jobs {
+        let body = json!({"pendingID": job["pendingID"], "result": result()});
+        assert_eq!(server.webhook(&body, text(&job["callbackSecret"])).await.status, 200);
+    }
+    let mut all = told(&outside, 2, &["my-secret", &secret]).await;
+    all.sort_by_key(|body| body["pendingID"] != first);
+    assert_eq!(all[0], json!({"pendingID": first, "status": "completed", "result": result()}));
+    assert_eq!(all[1]["pendingID"], second);
+    server.run_is(&run, "completed").await;
+    let late = server.post(&path(first), &options).await;
+    assert_eq!(late.no(), (409, "Not waiting"));
+    assert_eq!(server.post(&path("hold_x"), &options).await.no(), (404, "Unknown pending ID"));
+    let log = server.log(&run).await;
+    assert!(!log.contains("my-secret") && !log.contains(&secret), "no secret is in the log");
+    let refused = server.post(&path(first), &json!({"webhookURL": url, "webhookSecret": ""})).await;
+    assert!(refused.status == 409 || refused.status == 422);
+}
+
+/// S2-10: the same for all calls of a run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_names_a_webhook_for_a_run() {
+    let (outside, _folder, server, run, jobs) = started("requires_approval: false", &["one", "two"]).await;
+    let url = format!("http://127.0.0.1:{}/told", outside.port);
+    let options = json!({"webhookURL": url, "webhookSecret": "my-secret"});
+    let set = server.post(&format!("/async-tool/run/{run}/webhook"), &options).await;
+    assert_eq!(set.status, 200, "{set:?}");
+    for job in &jobs {
+        let body = json!({"pendingID": job["pendingID"], "error": "broke"});
+        assert_eq!(server.webhook(&body, text(&job["callbackSecret"])).await.status, 200);
+    }
+    let all = told(&outside, 2, &["my-secret"]).await;
+    assert!(all.iter().all(|body| body["error"] == "broke" && body.get("action").is_none()), "{all:?}");
+    let nobody = server.post("/async-tool/run/run_x/webhook", &options).await;
+    assert_eq!(nobody.status, 404);
+}
+
+/// S2-18, S2-21, S2-23, C37: the `webhookURL` of a job whose call somebody cancels, or whose run is cancelled, is told to stop,
+/// signed with the secret of the call; also when the server was killed before it could say so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_job_is_told_to_stop() {
+    for cancels_the_run in [false, true] {
+        let outside = Outside::answering(json!({})).await;
+        let own = format!("requires_approval: false\nwebhook_url: http://127.0.0.1:{}/told", outside.port);
+        let folder = Setup { tool: &own, ..Setup::default() }.folder(&outside);
+        let server = serve(folder.path());
+        let run = server.begin("s-1").await;
+        let job = outside.job().await;
+        server.run_is(&run, "held").await;
+        let (id, secret) = (text(&job["pendingID"]), text(&job["callbackSecret"]));
+        outside.refuses(true);
+        let cancelled = if cancels_the_run {
+            server.post(&format!("/api/v1/runs/{run}/cancel"), &json!({})).await
+        } else {
+            server.request(Method::DELETE, &format!("/async-tool/pending/{id}"), &[], None).await
+        };
+        assert_eq!(cancelled.status, 200, "{cancelled:?}");
+        until("it was tried", async || (outside.refused() > 0).then_some(())).await;
+        drop(server);
+        outside.refuses(false);
+        let server = serve(folder.path());
+        let all = told(&outside, 1, &[secret]).await;
+        let stop = &all[0];
+        assert_eq!((&stop["pendingID"], &stop["action"]), (&json!(id), &json!("stop")), "{stop}");
+        assert_eq!(stop["status"], "failed");
+        assert!(text(&stop["error"]).starts_with("Cancelled"), "{stop}");
+        let late = server.webhook(&json!({"pendingID": id, "result": result()}), secret).await;
+        assert_eq!(late.status, 409, "{late:?}");
+    }
+}
