@@ -142,7 +142,7 @@ async fn tasks_are_taken_by_priority_and_age_within_the_bound() {
         assert!(done["claimedAt"].as_str() <= done["startedAt"].as_str() && from < to, "{done}");
         spans.push((from, to, *priority, done["payload"].clone()));
     }
-    spans.sort();
+    spans.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
     let order: Vec<&serde_json::Value> = spans.iter().map(|(_, _, _, payload)| payload).collect();
     assert_eq!(order, [0, 2, 5, 4, 1, 6, 3], "by priority, then by age");
     for pair in spans.windows(2) {

@@ -81,6 +81,8 @@ struct InboxDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target_agent: Option<AgentName>,
     max_attempts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
 }
 
 /// A hold beside what the fold says of it.
@@ -155,6 +157,7 @@ impl RunDocument {
                 priority: place.priority,
                 target_agent: place.target_agent,
                 max_attempts: place.max_attempts,
+                expires_at: place.expires_at,
             }),
         }
     }
@@ -228,6 +231,7 @@ impl State {
                 priority: place.priority,
                 target_agent: place.target_agent.clone(),
                 max_attempts: place.max_attempts,
+                expires_at: place.expires_at,
             }),
             no,
             seq: state.seq,
