@@ -185,6 +185,7 @@ impl Drives {
             log,
             rest,
             decided: Vec::new(),
+            is_rest_left: false,
             pushed_at: accepted.as_ref().map(|_| now),
             accepted,
             may_lose: rivals == Rivals::Possible,
@@ -233,6 +234,8 @@ struct Drive {
     rest: Option<RestSlot>,
     /// The holds that were decided since it began, for them.
     decided: Vec<HoldRow>,
+    /// Whether what the run came to was left for them, and nothing was written since.
+    is_rest_left: bool,
     /// How long the run has worked.
     worked: WorkedTime,
     /// Who waits to hear that what they wished is durable.

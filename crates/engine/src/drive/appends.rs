@@ -106,6 +106,7 @@ impl Drive {
     /// Waits until everything is durable, then lets it be seen.
     pub(super) async fn settle(&mut self) -> Result<(), EngineError> {
         let settlement = self.pipeline.settle().await;
+        let is_news = !settlement.done.is_empty() || settlement.failed.is_some();
         self.refused = None;
         // Whatever was written has renewed the lease; counted from the first of it.
         if settlement.failed.is_none()
@@ -152,7 +153,12 @@ impl Drive {
         self.catch_up().await?;
         let is_at_rest = |run: &Run| matches!(status(run), Status::Held(_) | Status::Ended(_));
         let rests = self.pipeline.durable().is_none_or(|row| is_at_rest(&row.run));
+        if rests && self.is_rest_left && !is_news {
+            // It was shown like this: once more would discard what was left for whoever asked for it.
+            return Ok(());
+        }
         let left = if rests { what_it_came_to(self) } else { None };
+        self.is_rest_left = left.is_some();
         self.guard.show(if rests { Continuation::Rests } else { Continuation::GoesOn }, |changes| {
             if let Some((slot, rested)) = left {
                 slot.leave(rested, changes);
