@@ -90,7 +90,8 @@ impl Glob {
         // last star across parts takes one more.
         let text: Vec<char> = text.chars().collect();
         let (mut at, mut part) = (0, 0);
-        let (mut within, mut across): (Option<(usize, usize)>, Option<(usize, usize)>) = (None, None);
+        let mut within: Option<(usize, usize)> = None;
+        let mut across: Option<(usize, usize)> = None;
         loop {
             match (self.parts.get(part), text.get(at)) {
                 (None, None) => return true,

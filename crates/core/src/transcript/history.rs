@@ -128,10 +128,10 @@ fn words(events: &[Envelope]) -> Vec<Entry> {
 
 /// The result of a run, where no reply says it: what an outside worker delivered, or that it has no result and why.
 fn last_word(events: &[Envelope], entries: &[Entry]) -> Option<Entry> {
-    let ended = events.iter().rev().find_map(|envelope| match &envelope.event {
-        Event::RunEnded(ended) => Some(ended),
-        _ => None,
-    })?;
+    let ended = events
+        .iter()
+        .rev()
+        .find_map(|envelope| if let Event::RunEnded(ended) = &envelope.event { Some(ended) } else { None })?;
     let RunEnded { outcome, reason, result } = ended;
     if let Some(result) = result {
         return Some(replied(Some(result.clone()), Vec::new()));

@@ -121,7 +121,7 @@ async def gets_and_cancels(client, polling):
     assert question(found) and len(found.history) == 1, found
     canceled = await client.cancel_task(TaskIdParams(id=task.id))
     assert canceled.status.state == TaskState.canceled, canceled
-    await refused(client.get_task(TaskQueryParams(id="run_x")), "task not found", "404")
+    await refused(client.get_task(TaskQueryParams(id="run_x")), "Task not found", "404")
     config = TaskPushNotificationConfig(
         task_id=task.id, push_notification_config=PushNotificationConfig(id="c", url="http://127.0.0.1:9/a")
     )

@@ -2,6 +2,8 @@
 //!
 //! One program for all of them. `argv_corpus.txt` and `../../policy.md` are data: adding a case is adding a line.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod argv_corpus;
 mod common;
 mod policy_page;

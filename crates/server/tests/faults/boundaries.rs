@@ -39,8 +39,8 @@ async fn all(wishes: &[Wish], rounds: usize, every: usize, kept: Kept) -> Row {
     }
     let cases: Vec<_> = cases.into_iter().step_by(every).collect();
     let at_once = match kept {
-        Kept::InFile | Kept::InFolder => AT_ONCE,
-        Kept::InPostgres => AT_ONCE_ON_POSTGRES,
+        Kept::File | Kept::Folder => AT_ONCE,
+        Kept::Postgres => AT_ONCE_ON_POSTGRES,
     };
     let (permits, mut running) = (Arc::new(Semaphore::new(at_once)), JoinSet::new());
     for (wish, place) in cases.iter().cycle().take(cases.len() * rounds).cloned() {

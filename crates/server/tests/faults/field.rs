@@ -27,18 +27,18 @@ const IN_FILES: &str = "backend: file, file: {directory: ./standfast-files}";
 /// What keeps the runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
-    InFile,
-    InFolder,
-    InPostgres,
+    File,
+    Folder,
+    Postgres,
 }
 
 impl Kept {
     /// The name of a row.
     pub(crate) fn row(self, in_file: &'static str, in_postgres: &'static str) -> &'static str {
         match self {
-            Kept::InFile => in_file,
-            Kept::InFolder => in_folder(in_file),
-            Kept::InPostgres => in_postgres,
+            Kept::File => in_file,
+            Kept::Folder => in_folder(in_file),
+            Kept::Postgres => in_postgres,
         }
     }
 }
@@ -72,8 +72,8 @@ impl Drop for Field {
 impl Field {
     pub(crate) fn new(kept: Kept) -> Field {
         let url = match kept {
-            Kept::InFile | Kept::InFolder => None,
-            Kept::InPostgres => Some(cluster::shared().database()),
+            Kept::File | Kept::Folder => None,
+            Kept::Postgres => Some(cluster::shared().database()),
         };
         Field { data: tempfile::tempdir().unwrap(), kept, url }
     }
@@ -84,16 +84,16 @@ impl Field {
 
     /// A server on this field.
     pub(crate) fn start(&self, options: &Options) -> Server {
-        let in_folder = self.kept == Kept::InFolder;
+        let in_folder = self.kept == Kept::Folder;
         Server::start(self.data(), &Options { postgres: self.url.clone(), in_folder, ..options.clone() })
     }
 
     /// The product itself on this field.
     pub(crate) fn product(&self) -> Server {
         match (self.kept, &self.url) {
-            (Kept::InFolder, _) => Server::product(self.data(), Some(IN_FILES)),
-            (Kept::InFile | Kept::InPostgres, None) => Server::product(self.data(), None),
-            (Kept::InFile | Kept::InPostgres, Some(url)) => {
+            (Kept::Folder, _) => Server::product(self.data(), Some(IN_FILES)),
+            (Kept::File | Kept::Postgres, None) => Server::product(self.data(), None),
+            (Kept::File | Kept::Postgres, Some(url)) => {
                 let sql = format!("backend: sql, sql: {{driver: postgres, url: \"{url}\"}}");
                 Server::product(self.data(), Some(&sql))
             }
@@ -149,7 +149,7 @@ impl Field {
     /// The store, opened beside or after the servers.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match &self.url {
-            None if self.kept == Kept::InFolder => {
+            None if self.kept == Kept::Folder => {
                 Arc::new(FileStore::open(&FileOptions::at(self.data().join(FOLDER))).unwrap())
             }
             None => {
@@ -162,7 +162,7 @@ impl Field {
     /// Everything that is wrong with what dead servers left here.
     pub(crate) fn check(&self, acked: &[Acked]) -> Vec<String> {
         match &self.url {
-            None if self.kept == Kept::InFolder => check(self.data(), FOLDER, acked),
+            None if self.kept == Kept::Folder => check(self.data(), FOLDER, acked),
             None => check(self.data(), "standfast.db", acked),
             // On a thread of its own: it waits for the database, and whoever asks may be in a runtime.
             Some(url) => std::thread::scope(|scope| {

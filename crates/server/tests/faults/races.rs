@@ -85,8 +85,8 @@ pub(crate) fn on_one_hold(count: usize, kept: Kept) -> Row {
 /// F6: a decision, expiry, cancel and a message at the same instant, two at a time.
 pub(crate) fn at_the_same_instant(count: usize, kept: Kept) -> Row {
     let expiry = match kept {
-        Kept::InFile | Kept::InFolder => Millis(150),
-        Kept::InPostgres => Millis(400),
+        Kept::File | Kept::Folder => Millis(150),
+        Kept::Postgres => Millis(400),
     };
     let races = PAIRS.iter().cycle().take(count * PAIRS.len()).map(|pair| {
         let agent = if pair.contains(&Act::Expiry) { "expires" } else { "ops" };

@@ -37,7 +37,7 @@ async fn one(case: usize, kept: Kept) -> Vec<String> {
     let mut server = field.product();
     let wishes = (0..CLIENTS).map(|client| WISHES[(case + client) % WISHES.len()]);
     // What people put in place of arguments fits the tool of the demo.
-    let wishes = wishes.filter(|wish| *wish != Wish::Edit || kept == Kept::InFile);
+    let wishes = wishes.filter(|wish| *wish != Wish::Edit || kept == Kept::File);
     let stories =
         wishes.enumerate().map(|(n, wish)| Story::new(format!("stop-{n}"), wish, ClearUp::ByLooking));
     let living = live(stories, &server.http(), field.data());

@@ -17,7 +17,7 @@ const CASES: [Case<'_>; 5] = [
     (
         "openai_responses",
         include_bytes!("streams/openai_responses.sse"),
-        b"data: {\"type\":\"response.completed\",\"response\":{\"output\":[{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"Fertig.\"}]}]}}\n\n",
+        b"data: {\"type\":\"response.output_text.delta\",\"item_id\":\"m\",\"output_index\":0,\"content_index\":0,\"delta\":\"Fertig.\"}\n\ndata: {\"type\":\"response.completed\",\"response\":{\"output\":[{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"Fertig.\"}]}]}}\n\n",
     ),
     (
         "gemini",

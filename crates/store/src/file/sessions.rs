@@ -157,8 +157,8 @@ impl SessionFile {
     ) -> String {
         let raw = RawValue::from_string(document.metadata.clone());
         // A `null` would be read as nothing.
-        let is_same = |raw: &Box<RawValue>| raw.get() == document.metadata && raw.get() != "null";
-        let metadata = raw.ok().filter(is_same);
+        let is_same = |raw: &RawValue| raw.get() == document.metadata && raw.get() != "null";
+        let metadata = raw.ok().filter(|raw| is_same(raw));
         let metadata_text = if metadata.is_none() { Some(document.metadata) } else { None };
         let idle = || RawValue::from_string(r#"{"type":"idle"}"#.into());
         let Ok(status) = RawValue::from_string(status.to_owned()).or_else(|_| idle()) else {

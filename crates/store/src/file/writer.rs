@@ -37,10 +37,13 @@ const INDEX_EVERY: usize = 32;
 /// Answers once it is known whether the transaction is durable.
 type Completion = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
+/// Does something in a transaction, or hears why it is not done.
+type Work = Box<dyn FnOnce(Result<&mut Transaction<'_>, StoreError>) -> Completion + Send>;
+
 /// Something for the writer to do.
 pub(super) struct Job {
-    /// Does it, or hears why it is not done.
-    run: Box<dyn FnOnce(Result<&mut Transaction<'_>, StoreError>) -> Completion + Send>,
+    /// What it does.
+    run: Work,
     /// Whether its answer means that it survives a crash of the machine.
     durability: Durability,
 }

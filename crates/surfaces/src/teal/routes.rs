@@ -228,6 +228,9 @@ fn wait(argument: Option<u32>, headers: &HeaderMap) -> Result<Option<Millis>, Pr
         }
         (None, None) => None,
     };
+    if preferred.is_some_and(|seconds| i32::try_from(seconds).is_err()) {
+        return Err(Problem::bad_request(format!("wait: at most {} seconds", i32::MAX)));
+    }
     Ok(preferred.map(|seconds| Millis::seconds(i64::from(seconds))))
 }
 

@@ -233,7 +233,8 @@ fn leaves_directory(word: &str, directory: &Path, roots: &[PathBuf]) -> bool {
     };
     // The operator has named the other directories; a path that says where it leads may lead there.
     let (others, is_plain) = (roots.iter().filter(|root| **root != inside), !says_so);
-    !(is_plain && is_in(&inside)) && !(path.is_absolute() && others.into_iter().any(is_in))
+    let is_reached = is_plain && is_in(&inside) || path.is_absolute() && others.into_iter().any(is_in);
+    !is_reached
 }
 
 fn ask(rule: &'static str, reason: String) -> Judgement {

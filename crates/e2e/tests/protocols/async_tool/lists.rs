@@ -128,7 +128,7 @@ async fn listen(server: &Server, from: Option<&str>, until: &str) -> (String, St
         }
     };
     tokio::time::timeout(Duration::from_secs(60), listening).await.unwrap();
-    let last = heard.lines().filter_map(|line| line.strip_prefix("id: ")).last().unwrap().to_owned();
+    let last = heard.lines().rev().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned();
     (last, heard)
 }
 

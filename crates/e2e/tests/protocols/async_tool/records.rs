@@ -185,7 +185,7 @@ async fn the_view_of_the_database_says_what_the_api_says() {
         let uses = |step: &String| step.contains(index);
         assert!(steps.iter().any(uses), "{condition}: {steps:#?}");
         let tables = ["SCAN x", "SCAN h", "SCAN r", "SCAN links"];
-        let whole = |step: &&String| tables.iter().any(|table| step.as_str() == *table);
+        let whole = |step: &&String| tables.contains(&step.as_str());
         assert_eq!(steps.iter().find(whole), None, "{condition}: {steps:#?}");
     }
     let count: i64 =

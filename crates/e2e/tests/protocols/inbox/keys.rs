@@ -87,7 +87,7 @@ async fn a_key_works_in_its_own_inboxes_only() {
     let server = guarded();
     let ann = server.key(&["--user", "ann"]);
     let bot = server.key(&["--user", "bot", "--scope", "runs:read", "--inbox", "mail"]);
-    let all = server.key(&["--user", "all", "--scope", "inbox:work"]);
+    let all = server.key(&["--user", "all", "--scope", "runs:read", "--scope", "inbox:work"]);
     for inbox in ["mail", "desk"] {
         let (status, _) =
             server.post(&ann, &format!("/{inbox}/tasks"), &json!({"type": "t", "payload": inbox})).await;

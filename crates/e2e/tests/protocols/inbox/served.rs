@@ -145,7 +145,17 @@ async fn tasks_are_taken_by_priority_and_age_within_the_bound() {
     spans.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
     let order: Vec<&serde_json::Value> = spans.iter().map(|(_, _, _, payload)| payload).collect();
     assert_eq!(order, [0, 2, 5, 4, 1, 6, 3], "by priority, then by age");
-    for pair in spans.windows(2) {
+    // What the killed server was at is found later, when its lease has run out; meanwhile there is room for the next.
+    let overlaps = |one: &(String, String, i32, serde_json::Value),
+                    other: &(String, String, i32, serde_json::Value)| {
+        one.0 < other.1 && other.0 < one.1
+    };
+    let crowded = spans.iter().filter(|one| spans.iter().filter(|other| overlaps(one, other)).count() > 1);
+    let crowded: Vec<_> = crowded.collect();
+    let interrupted = crowded.iter().find(|one| crowded.iter().all(|other| overlaps(one, other)));
+    assert!(crowded.is_empty() || interrupted.is_some(), "more than one at once: {spans:?}");
+    let undisturbed: Vec<_> = spans.iter().filter(|one| interrupted.is_none_or(|it| it.3 != one.3)).collect();
+    for pair in undisturbed.windows(2) {
         assert!(pair[0].1 <= pair[1].0, "two were worked on at once: {pair:?}");
     }
 }

@@ -107,7 +107,8 @@ fn every_error_has_a_code_that_0_3_knows() {
     assert_eq!(Kind::ALL.map(|kind| (code(kind), http(kind).as_u16())), known);
     for kind in Kind::ALL {
         let told = value(OlderError::of(&A2aError::new(kind, "why")));
-        assert_eq!((&told["code"], &told["message"]), (&json!(code(kind)), &json!("why")));
+        let why = if kind == Kind::TaskNotFound { "Task not found: why" } else { "why" };
+        assert_eq!((&told["code"], &told["message"]), (&json!(code(kind)), &json!(why)));
         assert_eq!(told["data"][0]["reason"], kind.names().reason, "the newer name helps too");
     }
 }

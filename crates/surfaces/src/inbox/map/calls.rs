@@ -80,8 +80,11 @@ fn asked(run: RunId, call: &ToolCall) -> Call {
     }
 }
 
+/// A change of a call.
+type CallChange<'a> = Box<dyn FnOnce(&mut Call) + 'a>;
+
 /// What an event changes of a call.
-fn change(run: RunId, event: &Event) -> Option<(CallNo, Box<dyn FnOnce(&mut Call) + '_>)> {
+fn change(run: RunId, event: &Event) -> Option<(CallNo, CallChange<'_>)> {
     if let Event::HoldOpened(opened) = event {
         let hold = HoldId { run, key: opened.hold }.to_string();
         return Some((

@@ -47,9 +47,7 @@ pub(in crate::sandbox) fn own_proc() -> bool {
 
 /// Where temporary files would be in memory, which nobody counts as written: a place of their own with this many bytes.
 pub(in crate::sandbox) fn bound_scratch(scratch: &Path, bytes: u64) {
-    let is_in_memory = statfs(scratch).is_ok_and(|found| {
-        MEMORY_FILE_SYSTEMS.iter().any(|kind| i64::try_from(found.f_type).is_ok_and(|it| it == *kind))
-    });
+    let is_in_memory = statfs(scratch).is_ok_and(|found| MEMORY_FILE_SYSTEMS.contains(&found.f_type));
     let Ok(options) = CString::new(format!("size={bytes},mode=0700")) else { return };
     if is_in_memory {
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
