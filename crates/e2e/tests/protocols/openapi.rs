@@ -116,7 +116,7 @@ const ROUTES: &[&str] = &[
 ];
 
 /// The routes of async tools, whose errors have a form of their own.
-const ASYNC_TOOL: [&str; 12] = [
+const ASYNC_TOOL: [&str; 15] = [
     "delete /async-tool/pending/{id}",
     "get /async-tool/events",
     "get /async-tool/pending",
@@ -124,10 +124,13 @@ const ASYNC_TOOL: [&str; 12] = [
     "get /async-tool/recovery/status",
     "get /async-tool/session/{id}/parts",
     "get /async-tool/session/{id}/status",
+    "get /async-tool/sessions/waiting",
     "get /async-tool/tools",
     "post /async-tool/error",
+    "post /async-tool/pending/{id}/webhook",
     "post /async-tool/progress",
     "post /async-tool/result",
+    "post /async-tool/run/{id}/webhook",
     "post /async-tool/webhook",
 ];
 

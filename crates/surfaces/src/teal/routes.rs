@@ -248,6 +248,8 @@ async fn look(
     Args(args): Args<wire::ResumeArgs>,
     request: Request,
 ) -> Result<Response, Problem> {
+    // Nothing is waited for here, but what cannot be an argument is refused all the same.
+    wait(args.wait, request.headers())?;
     let asker = asker(app, who, request.headers());
     if is_page(request.method(), request.headers()) {
         return page::show(&asker, &id, &args, page::token(&request)).await;
