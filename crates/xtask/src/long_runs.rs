@@ -26,7 +26,8 @@ pub(crate) fn bench(root: &Path, arguments: &[OsString]) -> Result<()> {
             if has(arguments, "--a2a") {
                 needs::install_for_a2a_bench(root)?;
             }
-            let features = if has(arguments, "--postgres") { "mimalloc,postgres" } else { "mimalloc" };
+            // As the program is shipped: with the allocator of the system.
+            let features = if has(arguments, "--postgres") { "postgres" } else { "" };
             let counting = counting_bench(root, "release")?;
             let bench =
                 ["run", "--profile", "dist", "-p", "standfast-bench", "--no-default-features", "--features"];
