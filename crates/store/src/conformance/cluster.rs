@@ -23,10 +23,15 @@ const TEMPLATE: &str = "standfast_template";
 /// Ends the server when nobody has used it for this long.
 const IDLE_SECONDS: u32 = 15;
 
+/// So many databases of tests that are over may lie about; each is some 8 MB, and a whole run makes over a thousand.
+const LEFTOVERS: usize = 64;
+
 /// A server, and the lock that says that this process uses it.
 #[derive(Debug)]
 pub struct Cluster {
     admin: String,
+    /// Nothing for a server that somebody else runs.
+    place: Option<ServerDirectory>,
     _used: Option<File>,
 }
 
@@ -35,7 +40,7 @@ pub fn shared() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| match std::env::var("STANDFAST_TEST_PG_URL") {
         Ok(admin) => {
-            let cluster = Cluster { admin, _used: None };
+            let cluster = Cluster { admin, place: None, _used: None };
             cluster.make_template();
             cluster
         }
@@ -66,8 +71,25 @@ impl Cluster {
     fn create(&self, from: &str) -> String {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("test_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        self.remove_leftovers();
         run(&self.admin, &[format!("CREATE DATABASE {name} {from}")]);
         with_database(&self.admin, &name)
+    }
+
+    /// Removes the databases of processes that have ended, many at a time: each removal waits for a checkpoint, and only
+    /// the first of a row has something to write. Whoever finds another at it goes on.
+    fn remove_leftovers(&self) {
+        let Some(place) = &self.place else { return };
+        let removing = File::create(place.file("leftovers")).unwrap();
+        if removing.try_lock().is_err() {
+            return;
+        }
+        let names = query_texts(&self.admin, "SELECT datname FROM pg_database WHERE datname LIKE 'test\\_%'");
+        let leftovers: Vec<_> = names.iter().filter(|name| has_maker_ended(name)).collect();
+        if leftovers.len() >= LEFTOVERS {
+            let removals = leftovers.iter().map(|name| format!("DROP DATABASE {name} WITH (FORCE)"));
+            run(&self.admin, &removals.collect::<Vec<_>>());
+        }
     }
 
     fn join() -> Cluster {
@@ -77,9 +99,12 @@ impl Cluster {
         let used = File::create(place.file("used")).unwrap();
         used.lock_shared().unwrap();
         let admin = format!("host={} user=postgres dbname=postgres", place.directory().display());
-        let cluster = Cluster { admin, _used: Some(used) };
-        if UnixStream::connect(place.directory().join(".s.PGSQL.5432")).is_err() {
+        let is_running = UnixStream::connect(place.directory().join(".s.PGSQL.5432")).is_ok();
+        if !is_running {
             place.start();
+        }
+        let cluster = Cluster { admin, place: Some(place), _used: Some(used) };
+        if !is_running {
             cluster.make_template();
         }
         cluster
@@ -102,7 +127,14 @@ impl Cluster {
     }
 }
 
+/// Whether the process that made a database, whose number is in its name, is no more.
+fn has_maker_ended(name: &str) -> bool {
+    let maker = name.split('_').nth(1).unwrap_or_default();
+    !Path::new("/proc").join(maker).exists()
+}
+
 /// Where a server lives: one for each directory of compiled tests, so that two checkouts do not meet.
+#[derive(Debug)]
 struct ServerDirectory {
     base: PathBuf,
 }
@@ -173,7 +205,7 @@ impl ServerDirectory {
 const SETTINGS: [&str; 5] = [
     "shared_buffers=64MB",
     "max_connections=300",
-    "max_wal_size=4GB",
+    "max_wal_size=1GB",
     "wal_level=minimal",
     "max_wal_senders=0",
 ];
@@ -490,15 +522,21 @@ pub fn query_count(url: &str, question: &str) -> usize {
 /// The first column of the first row of an answer, as text.
 #[must_use]
 pub fn query_text(url: &str, question: &str) -> Option<String> {
+    query_texts(url, question).into_iter().next()
+}
+
+/// The first column of every row of an answer, as text.
+fn query_texts(url: &str, question: &str) -> Vec<String> {
     let (config, question): (Config, String) = (url.parse().unwrap(), question.to_owned());
     in_a_runtime(async move {
         let (client, connection) = config.connect(NoTls).await.unwrap();
         tokio::spawn(connection);
         let rows = client.simple_query(&question).await.unwrap();
-        rows.iter().find_map(|message| {
-            let SimpleQueryMessage::Row(row) = message else { return None };
-            row.get(0).map(str::to_owned)
-        })
+        let first = |message: &_| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        };
+        rows.iter().filter_map(first).collect()
     })
 }
 
