@@ -381,7 +381,7 @@ impl EndedQuery {
     /// How many runs a page looks at.
     pub(crate) const LOOKS_AT: usize = 500;
 
-    /// The page that looking at these runs comes to. Runs are numbered as they begin: where none of so many is old, those
+    /// The page of these runs. Runs are numbered as they begin: where none of so many is old, those
     /// behind them are not either.
     pub(crate) fn page(&self, looked_at: &[ScannedRun]) -> Page<RunId> {
         let mut items = Vec::new();

@@ -404,7 +404,7 @@ impl Sim {
             let now = self.now();
             if now >= deadline {
                 return Err(format!(
-                    "I6: not everything is over {} s after the last fault",
+                    "I6: not everything has ended {} s after the last fault",
                     PATIENCE.0 / 1000
                 ));
             }

@@ -411,7 +411,7 @@ fn answer(change: &Change) -> Option<Artifact> {
     }
 }
 
-/// What is told of an artifact.
+/// An artifact as an event of the stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Chunk {
     /// Its beginning, in place of whatever was told of it.

@@ -1,4 +1,4 @@
-//! What receivers are told of tasks: `task.started` (S4-1), `task.suspended` when somebody is asked (S4-14), and what became
+//! Notifications about tasks: `task.started` (S4-1), `task.suspended` when somebody is asked (S4-14), and what became
 //! of it.
 //!
 //! Signed and sent like every webhook (C21); runs that are in no inbox are none of their business.

@@ -1,6 +1,6 @@
 //! One node tells at a time, also while shards move between nodes.
 //!
-//! The receiver here takes its time and counts who is talking to it: what is told of one run is never told by two at
+//! The receiver here takes its time and counts who is talking to it: events of one run are never delivered by two at
 //! once, whoever joins, stops or is killed meanwhile.
 
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ async fn takes(State(seen): State<Arc<Mutex<Seen>>>, body: Bytes) -> StatusCode 
 }
 
 /// Section 8 of the architecture, F25: shards move because nodes join, stop and are killed, while every delivery takes its
-/// time. No run is told of by two nodes at once, nothing is missed, and the order is kept.
+/// time. No two nodes deliver events of one run at once, nothing is missed, and the order is kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_two_nodes_tell_of_one_run_at_once() {
     let seen: Arc<Mutex<Seen>> = Arc::default();

@@ -204,6 +204,6 @@ async fn nobody_is_told_of_what_is_not_theirs() {
     }
     one.whole_story(&first).await;
     let of = |got: &Got| text(&got.body()["data"]["run"]["id"]);
-    assert!(one.all().iter().all(|got| of(got) == first), "one run is told of another");
+    assert!(one.all().iter().all(|got| of(got) == first), "it hears of another run");
     assert_eq!(foreign.all().len(), 0, "another tenant is told");
 }
