@@ -14,6 +14,7 @@ mod openai_chat;
 mod openai_responses;
 pub mod provider;
 mod proxies;
+mod reply;
 mod request;
 pub mod script_file;
 pub mod scripted;

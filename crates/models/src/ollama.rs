@@ -9,7 +9,7 @@ use standfast_engine::model::Live;
 
 use super::conversation::{Assistant, Names, Piece, Turn};
 use super::openai_chat::{or_default, tools};
-use super::provider::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
+use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
 use super::request::{Members, ModelQuery, arguments_object, list, raw};
 use super::trouble::{Trouble, TroubleKind, of_stream_error};
 

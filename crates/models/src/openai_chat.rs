@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use standfast_engine::model::Live;
 
 use super::conversation::{Assistant, Names, Piece, Turn};
-use super::provider::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
+use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
 use super::request::{Members, ModelQuery, list, raw};
 use super::trouble::{Trouble, TroubleKind, of_stream_error};
 

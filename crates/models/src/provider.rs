@@ -9,8 +9,6 @@ use std::time::Duration;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
-use serde_json::value::RawValue;
-use standfast_core::command::AskedCall;
 use standfast_core::message::Usage;
 use standfast_core::time::Millis;
 use standfast_engine::clock::duration;
@@ -21,6 +19,7 @@ use super::conversation::{self, Conversation, Maker, Names};
 use super::frames::{Frames, Framing};
 use super::gate::Gate;
 use super::proxies;
+use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage};
 use super::request::{ModelQuery, Parameters};
 use super::trouble::{self, Trouble, TroubleKind};
 use super::{anthropic, gemini, ollama, openai_chat, openai_responses};
@@ -33,9 +32,6 @@ const REPLY_MAX: usize = 64 * 1024 * 1024;
 
 /// How much of an answer that is no reply is read.
 const ERROR_MAX: usize = 64 * 1024;
-
-/// How many calls one reply may ask for.
-const CALLS_MAX: usize = 128;
 
 /// How a provider speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,43 +134,6 @@ impl Dialect {
             Dialect::Ollama => Box::new(ollama::OllamaReading::new(names)),
         }
     }
-}
-
-/// A reply on its way.
-pub(super) trait ReplyReader: Send {
-    /// Takes a frame of the stream.
-    fn take(&mut self, frame: &str, live: &Live) -> Result<Flow, Trouble>;
-
-    /// Nothing more comes: what was said, or why it is no reply.
-    fn finish(self: Box<Self>) -> Result<ProviderReply, Trouble>;
-}
-
-/// Whether more is to come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flow {
-    GoOn,
-    Done,
-}
-
-/// What a provider said.
-#[derive(Debug, Default)]
-pub(super) struct ProviderReply {
-    pub(super) text: String,
-    pub(super) calls: Vec<AskedCall>,
-    /// What it wants to get back as it came.
-    pub(super) own: Option<Box<RawValue>>,
-    pub(super) spent: TokenUsage,
-}
-
-/// Tokens of a reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct TokenUsage {
-    /// Tokens read, with those that were cached.
-    pub(super) input: u64,
-    /// Of these: read from a cache.
-    pub(super) cached: u64,
-    /// Tokens written, with those that were thought.
-    pub(super) output: u64,
 }
 
 /// What a million tokens cost, in whole units of some currency.
@@ -494,20 +453,6 @@ async fn beginning(mut response: Response) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// What a frame is that cannot be read.
-pub(super) fn garbled(error: serde_json::Error) -> Trouble {
-    Trouble::new(TroubleKind::Garbled, error.to_string())
-}
-
-/// A reply may ask for so many calls and no more.
-pub(super) fn stop_if_too_many(calls: usize) -> Result<(), Trouble> {
-    if calls > CALLS_MAX {
-        Err(Trouble::new(TroubleKind::TooLarge, format!("it asks for more than {CALLS_MAX} calls")))
-    } else {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -76,11 +76,6 @@ pub(crate) const FOR_TESTS_ONLY: &[&str] = &["crates/core/src/testing", "crates/
 const VOCABULARIES: &[(&str, &[&str])] = &[
     ("modules of crates/core/src", &["body", "digest", "id", "message", "policy"]),
     ("modules of crates/store/src", &["batch", "query"]),
-    // A provider is asked in its dialect, and a dialect is asked for by its provider's name.
-    (
-        "modules of crates/models/src",
-        &["anthropic", "gemini", "ollama", "openai_chat", "openai_responses", "provider"],
-    ),
 ];
 
 /// The drawing in the documentation.
