@@ -13,8 +13,6 @@ use standfast_core::project::{Phase, RunRow};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
-use crate::batch::AudienceMember;
-
 /// A page looks at this many rows at most; its cursor says where it stopped.
 pub const SCAN_MAX: usize = 2000;
 
@@ -328,6 +326,10 @@ pub struct HoldQuery {
     /// How many at most.
     pub limit: usize,
 }
+
+/// A user, group or role that may see and decide holds, such as `user:alice`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AudienceMember(pub String);
 
 /// Whose holds a list may show.
 #[derive(Debug, Clone, PartialEq, Eq)]
