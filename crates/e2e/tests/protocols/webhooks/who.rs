@@ -56,7 +56,7 @@ impl Site {
     pub(crate) async fn ask(&self, key: &str, method: &str, path: &str, body: Option<Value>) -> Answered {
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
         let url = format!("{}/api/v1{path}", self.server.program.base);
-        let mut request = self.server.client.request(method, url).bearer_auth(key);
+        let mut request = self.server.http.client.request(method, url).bearer_auth(key);
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
