@@ -11,7 +11,7 @@ use standfast_engine::model::Live;
 use super::conversation::{Assistant, Names, PastCall, Piece, ToolAnswer, Turn};
 use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
 use super::request::{Members, ModelQuery, arguments_object, list, raw};
-use super::trouble::{Trouble, TroubleKind, of_stream_error};
+use super::error::{Trouble, TroubleKind, of_stream_error};
 
 /// What Google takes in the place of a signature for a call that it did not make itself.
 const NOT_SIGNED: &str = "skip_thought_signature_validator";

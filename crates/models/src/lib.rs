@@ -6,9 +6,9 @@
 mod anthropic;
 pub mod chain;
 mod conversation;
-mod frames;
-mod gate;
+pub mod error;
 mod gemini;
+mod limiter;
 mod ollama;
 mod openai_chat;
 mod openai_responses;
@@ -18,4 +18,4 @@ mod reply;
 mod request;
 pub mod script_file;
 pub mod scripted;
-pub mod trouble;
+mod stream_frames;

@@ -11,7 +11,7 @@ use super::conversation::{Assistant, Names, Piece, Turn};
 use super::openai_chat::{or_default, tools};
 use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
 use super::request::{Members, ModelQuery, arguments_object, list, raw};
-use super::trouble::{Trouble, TroubleKind, of_stream_error};
+use super::error::{Trouble, TroubleKind, of_stream_error};
 
 /// The body of a request.
 pub(super) fn body(asking: &ModelQuery<'_>) -> String {

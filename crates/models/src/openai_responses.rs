@@ -11,7 +11,7 @@ use standfast_engine::model::Live;
 use super::conversation::{Assistant, Names, Piece, Turn};
 use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
 use super::request::{Members, ModelQuery, list, raw};
-use super::trouble::{Trouble, TroubleKind, of_stream_error};
+use super::error::{Trouble, TroubleKind, of_stream_error};
 
 /// The body of a request.
 pub(super) fn body(asking: &ModelQuery<'_>) -> String {

@@ -16,12 +16,12 @@ use standfast_engine::http_date::retry_after;
 use standfast_engine::model::{Live, ModelReply, Prompt};
 
 use super::conversation::{self, Conversation, Maker, Names};
-use super::frames::{Frames, Framing};
-use super::gate::Gate;
+use super::stream_frames::{Frames, Framing};
+use super::limiter::Gate;
 use super::proxies;
 use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage};
 use super::request::{ModelQuery, Parameters};
-use super::trouble::{self, Trouble, TroubleKind};
+use super::error::{self, Trouble, TroubleKind};
 use super::{anthropic, gemini, ollama, openai_chat, openai_responses};
 
 /// How long making a connection may take.
@@ -320,7 +320,7 @@ impl Provider {
             let body = beginning(response).await;
             let error = serde_json::from_str::<serde_json::Value>(&body).map(|json| json["error"].clone());
             return Err(match error {
-                Ok(error) if !error.is_null() => trouble::of_stream_error("", &error),
+                Ok(error) if !error.is_null() => error::of_stream_error("", &error),
                 Ok(_) | Err(_) => Trouble::new(TroubleKind::NotAStream, format!("it sent {kind}")),
             });
         }
@@ -328,7 +328,7 @@ impl Provider {
         let wait = in_millis.or_else(|| retry_after(named("retry-after")?, live.now()));
         let to = named("location").map(str::to_owned);
         let body = beginning(response).await;
-        let mut trouble = trouble::of_status(status, wait, &body);
+        let mut trouble = error::of_status(status, wait, &body);
         if let (TroubleKind::Redirects, Some(to)) = (trouble.kind, to) {
             trouble = Trouble::new(TroubleKind::Redirects, to.split('?').next().unwrap_or_default());
         }
@@ -348,7 +348,7 @@ impl Provider {
             let is_over = match &chunk {
                 Ok(Some(chunk)) => {
                     bytes += chunk.len();
-                    let too_long = |error: super::frames::FrameTooLong| {
+                    let too_long = |error: super::stream_frames::FrameTooLong| {
                         Trouble::new(TroubleKind::TooLarge, error.to_string())
                     };
                     frames.push(chunk).map_err(too_long)?;

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use standfast_core::command::AskedCall;
 use standfast_engine::model::Live;
 
-use super::trouble::{Trouble, TroubleKind};
+use super::error::{Trouble, TroubleKind};
 
 /// How many calls one reply may ask for.
 const CALLS_MAX: usize = 128;

@@ -24,7 +24,7 @@ use standfast_core::transcript::{AssistantReply, CallResult, Entry, ReplyCall, R
 use standfast_engine::clock::{Clock, Stopwatch};
 use standfast_engine::model::{Live, ModelReply, Prompt};
 use standfast_models::provider::Provider;
-use standfast_models::trouble::Trouble;
+use standfast_models::error::Trouble;
 
 /// What can be asked about models.
 #[derive(Debug, Subcommand)]

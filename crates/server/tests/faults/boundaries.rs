@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::child::Options;
-use crate::field::{Field, Kept};
+use crate::site::{Field, Kept};
 use crate::points::Nth;
 use crate::report::Row;
 use crate::story::{ClearUp, Story, Wish, lines};

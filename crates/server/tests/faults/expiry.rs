@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::agents::{Behaviour, settings};
 use crate::child::{Options, local};
 use crate::commands::ended;
-use crate::field::{Field, Kept};
+use crate::site::{Field, Kept};
 use crate::points::Points;
 use crate::races::held;
 use crate::report::Row;

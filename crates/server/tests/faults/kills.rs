@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::agents::Behaviour;
 use crate::child::Options;
-use crate::field::{Field, Kept};
+use crate::site::{Field, Kept};
 use crate::report::Row;
 use crate::server::{Http, pause};
 use crate::story::{Acked, ClearUp, Story, Wish};

@@ -11,7 +11,7 @@ use standfast_store::{RunFilter, RunQuery, Store};
 
 use crate::child::Options;
 use crate::expiry::{fill, percentile};
-use crate::field::{Field, Kept};
+use crate::site::{Field, Kept};
 use crate::report::Row;
 use crate::server::{now, pause};
 use crate::story::lines;

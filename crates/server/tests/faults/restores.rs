@@ -15,7 +15,7 @@ use crate::agents::EFFECTS;
 use crate::check::logs_of;
 use crate::child::Options;
 use crate::facts::Facts;
-use crate::field::{Field, Kept};
+use crate::site::{Field, Kept};
 use crate::report::Row;
 use crate::server::{Http, now, pause};
 use crate::story::{Acked, ClearUp, Story, Wish, lines};

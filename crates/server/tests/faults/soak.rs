@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::agents::Behaviour;
 use crate::child::Options;
 use crate::expiry::percentile;
-use crate::field::{Field, Kept};
+use crate::site::{Field, Kept};
 use crate::report::Row;
 use crate::server::{Server, now};
 use crate::story::{Acked, ClearUp, Story, Wish};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use standfast_store::conformance::random::Random;
 use tokio::task::JoinSet;
 
-use crate::field::{Field, Kept};
+use crate::site::{Field, Kept};
 use crate::report::Row;
 use crate::server::{Http, Server, now};
 use crate::story::{Acked, ClearUp, Story, Wish};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use standfast_store::conformance::cluster::{self, OwnServer, Replication};
 use standfast_store::conformance::random::Random;
 
-use crate::between::Between;
+use crate::proxy::Between;
 use crate::child::Options;
 use crate::server::Server;
 
