@@ -16,12 +16,12 @@ use standfast_engine::http_date::retry_after;
 use standfast_engine::model::{Live, ModelReply, Prompt};
 
 use super::conversation::{self, Conversation, Maker, Names};
-use super::stream_frames::{Frames, Framing};
+use super::error::{self, Trouble, TroubleKind};
 use super::limiter::Gate;
 use super::proxies;
 use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage};
 use super::request::{ModelQuery, Parameters};
-use super::error::{self, Trouble, TroubleKind};
+use super::stream_frames::{Frames, Framing};
 use super::{anthropic, gemini, ollama, openai_chat, openai_responses};
 
 /// How long making a connection may take.

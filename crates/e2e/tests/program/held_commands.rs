@@ -138,8 +138,7 @@ fn t3_a_program_that_shadows_the_one_that_was_shown_is_asked_about_again() {
     };
     std::fs::create_dir(folder.path().join("workspace")).unwrap();
     let shown = program("second", "shown");
-    let path =
-        format!("{0}/first:{0}/second:{1}", folder.path().display(), std::env::var("PATH").unwrap());
+    let path = format!("{0}/first:{0}/second:{1}", folder.path().display(), std::env::var("PATH").unwrap());
     let server = standfast_testkit::start(serve_command(folder.path()).env("PATH", path));
     let run = server.send("a");
     let first = hold(&server, &run);

@@ -286,7 +286,12 @@ async fn over_grpc_a_task_of_another_tenant_does_not_exist() {
                 let status = answer.expect_err(name);
                 let is_hidden = [Code::NotFound, Code::PermissionDenied].contains(&status.code());
                 assert!(is_hidden, "{name}: {status:?}");
-                (name, status.code(), blank(status.message()), blank(&String::from_utf8_lossy(status.details())))
+                (
+                    name,
+                    status.code(),
+                    blank(status.message()),
+                    blank(&String::from_utf8_lossy(status.details())),
+                )
             };
             answers.into_iter().map(tell).collect::<Vec<_>>()
         };

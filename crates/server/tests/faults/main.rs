@@ -41,10 +41,10 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Trial};
 use standfast_engine::settings::Settings;
 
-use site::Kept::{File, Folder, Postgres};
 use nodes::Plan;
 use one_node::Database;
 use report::{Row, reported};
+use site::Kept::{File, Folder, Postgres};
 use standfast_store::conformance::cluster::Replication;
 use story::Wish;
 use trouble::Fault;

@@ -25,8 +25,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::in_flight::{AnsweringBody, Busy};
 use super::guard::Peer;
+use super::in_flight::{AnsweringBody, Busy};
 use super::protocol_sniff::{self, ConnectionProtocol};
 
 /// How long to wait before the next try when no connection can be accepted.

@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn files_that_are_named_are_there() {
-        let page = "`docs/guide/start.md` `docs/guide/` `crates/{name}/src` `docs/gone.md`\n```\n`docs/no.md`\n```";
+        let page =
+            "`docs/guide/start.md` `docs/guide/` `crates/{name}/src` `docs/gone.md`\n```\n`docs/no.md`\n```";
         assert_eq!(found("docs/a.md", page), ["1: there is no `docs/gone.md`"]);
     }
 

@@ -194,10 +194,7 @@ async fn a_bad_receiver_and_a_killed_server_lose_nothing() {
         let before = receiver.all().len();
         receiver.becomes(mood);
         receiver.until("another try", |all| all.len() > before + 1).await;
-        assert_eq!(
-            server.http.get(&format!("{}/readyz", server.program.base)).await.status,
-            200
-        );
+        assert_eq!(server.http.get(&format!("{}/readyz", server.program.base)).await.status, 200);
     }
     good.until("what the other does not take", |all| {
         all.iter().filter(|got| got.kind() == "hold.opened").count() >= 6
