@@ -1,7 +1,7 @@
 //! The one write path: definition, decision, append, and whoever is woken by it.
 //!
 //! [`Commit::commit`] changes a run that exists, [`Commit::commit_jointly`] several at once, [`Commit::commit_start`] begins
-//! one. All settle in the background: the
+//! one, [`Commit::commit_restored`] one that was made of its execution state. All settle in the background: the
 //! caller may hang up, and whoever drives or follows the run hears of it all the same. `drive.rs` is the only other file
 //! that has a pipeline; it pushes the same [`Change`]s and settles them while it works. What is written beside events is
 //! said by the caller and completed in [`Commit::order`]: who may see new holds, who is notified.
@@ -16,6 +16,7 @@ use standfast_core::actor::Actor;
 use standfast_core::command::{Command, Start};
 use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
+use standfast_core::execution_state::RestoredRun;
 use standfast_core::hold::RecordedDecision;
 use standfast_core::id::RunId;
 use standfast_core::name::{AgentName, UserId};
@@ -136,6 +137,19 @@ impl Commit {
     ) -> Result<CommitResult, EngineError> {
         let order = self.order((&start.agent, &start.owner), definition, change);
         let pipeline = Pipeline::start(self.log.store.clone(), start, order)?;
+        self.settled(pipeline).await
+    }
+
+    /// Begins a run that was made of its execution state.
+    pub(crate) async fn commit_restored(
+        &self,
+        restored: RestoredRun,
+        definition: Arc<Definition>,
+        change: Change,
+    ) -> Result<CommitResult, EngineError> {
+        let Facts { agent, owner, .. } = &restored.run.facts;
+        let order = self.order((agent, owner), definition, change);
+        let pipeline = Pipeline::restore(self.log.store.clone(), restored, order)?;
         self.settled(pipeline).await
     }
 

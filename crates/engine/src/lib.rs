@@ -76,8 +76,8 @@ pub use standfast_store::{
 };
 pub use submit::{
     CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldDecision, LoginError, Logins, NewRun,
-    NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, SessionDeletion, Signature, StartedRun,
-    Submit, TaskQueue, TaskReport, claimed_by,
+    NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, RestoreError, RestoredState,
+    SessionDeletion, Signature, StartedRun, Submit, TaskQueue, TaskReport, claimed_by,
 };
 pub use wakes::{Delta, RestTicket};
 pub use work::StartupReport;
