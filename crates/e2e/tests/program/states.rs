@@ -252,7 +252,7 @@ async fn a_kill_in_the_middle_of_restoring_leaves_all_or_nothing() {
     let server = serve(folder.path());
     let (path, state) = exported(&server).await;
     drop((server, folder));
-    for round in 0..12_u64 {
+    for round in 0..standfast_testkit::rounds(12) {
         let folder = with(SQLITE);
         let server = serve(folder.path());
         let (http, body) = (Http::new(&server.base), state.to_string());
@@ -261,7 +261,7 @@ async fn a_kill_in_the_middle_of_restoring_leaves_all_or_nothing() {
             let request = http.client.put(url).header("content-type", "application/json").body(body);
             let _ = request.timeout(Duration::from_secs(5)).send().await;
         });
-        tokio::time::sleep(Duration::from_millis(round)).await;
+        tokio::time::sleep(Duration::from_millis(round as u64 % 30)).await;
         drop(server);
         cut.await.unwrap();
         let server = serve(folder.path());
