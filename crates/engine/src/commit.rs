@@ -171,6 +171,7 @@ impl Commit {
         let settings = self.host.settings();
         writes.audience = audience_of(owner, &self.host.approvers(agent));
         writes.notices.extend(self.remote_cancel(agent));
+        writes.notices.extend(self.file_copies(agent));
         let given = OrderContext {
             now: self.host.clock.now(),
             entropy: self.host.clock.entropy(),
@@ -192,6 +193,17 @@ impl Commit {
         has_some.then(|| NoticeRule {
             trigger: NoticeTrigger::HoldGivenUp,
             recipient: Recipient::RemoteTasks,
+            owner: String::new(),
+        })
+    }
+
+    /// The notice of every change, where readable copies of an agent's runs are kept: as durable as the change.
+    fn file_copies(&self, agent: &AgentName) -> Option<NoticeRule> {
+        let settings = self.host.settings();
+        let is_copied = settings.mirrors.values().any(|agents| agents.contains(agent));
+        is_copied.then(|| NoticeRule {
+            trigger: NoticeTrigger::RunChanged,
+            recipient: Recipient::FileCopies,
             owner: String::new(),
         })
     }
