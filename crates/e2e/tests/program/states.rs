@@ -174,7 +174,11 @@ async fn a_state_that_does_not_fit_is_refused() {
     };
     let cases = [
         (json!({"task_id": 7}), 422, "the execution state cannot be read"),
-        (changed(&|state| state["iteration"] = json!(7)), 422, "iteration and reasoning_state.iteration differ"),
+        (
+            changed(&|state| state["iteration"] = json!(7)),
+            422,
+            "iteration and reasoning_state.iteration differ",
+        ),
         (changed(&|state| both(state, "iteration", json!(7))), 422, "another iteration"),
         (
             changed(&|state| state["reasoning_state"]["sub_agents"] = json!(["other"])),
@@ -310,7 +314,10 @@ async fn a_run_that_cannot_be_built_again_fails() {
     let file = folder.path().join("standfast.yaml");
     let config = std::fs::read_to_string(&file).unwrap();
     std::fs::write(folder.path().join("other.script.yaml"), "replies:\n- text: not mine\n").unwrap();
-    let other = config.replace("s: {type: scripted, script: s.script.yaml}", "t: {type: scripted, script: other.script.yaml}");
+    let other = config.replace(
+        "s: {type: scripted, script: s.script.yaml}",
+        "t: {type: scripted, script: other.script.yaml}",
+    );
     std::fs::write(&file, other.replace("llm: s,", "llm: t,")).unwrap();
     let server = serve(folder.path());
     server.ask(&["holds", "approve", text(&run["holds"][0]["id"])]);
@@ -324,9 +331,11 @@ async fn a_run_that_cannot_be_built_again_fails() {
     assert!(task["status"].to_string().contains("that model is gone for good"), "{task}");
     assert!(!task.to_string().contains("not mine"), "no other model took its place: {task}");
     drop(server);
-    std::fs::write(&file, config.replace("llm: s,", "llm: s, reasoning: {engine: tree_of_thought},")).unwrap();
+    std::fs::write(&file, config.replace("llm: s,", "llm: s, reasoning: {engine: tree_of_thought},"))
+        .unwrap();
     let refused = standfast_testkit::standfast().arg("validate").arg(&file).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stdout).into_owned() + &String::from_utf8_lossy(&refused.stderr);
+    let said =
+        String::from_utf8_lossy(&refused.stdout).into_owned() + &String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && said.contains("chain_of_thought"), "{said}");
 }
 

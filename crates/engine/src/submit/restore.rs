@@ -94,8 +94,12 @@ impl Submit {
         // Written first, so that no history is there of which the audit does not say who brought it.
         let entry = serde_json::to_string(&record).unwrap_or_default();
         self.log.store.put_audit(who.tenant.clone(), self.host.clock.now(), entry).await?;
-        let key =
-            SessionKey { tenant: who.tenant.clone(), agent: agent_name.clone(), owner, session: session.clone() };
+        let key = SessionKey {
+            tenant: who.tenant.clone(),
+            agent: agent_name.clone(),
+            owner,
+            session: session.clone(),
+        };
         let mut change = Change::new(actor, Vec::new());
         change.writes.guards.push(Guard::SessionOpen { session: key });
         let bytes = pinned.definition.to_bytes();

@@ -84,7 +84,8 @@ fn states(text: &str) -> Result<Vec<Box<RawValue>>, Failure> {
         Failure::CouldNotAsk(format!("the file is not an exported execution state or session: {why}"))
     };
     let exported: Exported = serde_json::from_str(text).map_err(unreadable)?;
-    let of_session = exported.pending_executions.or(exported.metadata.and_then(|data| data.pending_executions));
+    let of_session =
+        exported.pending_executions.or(exported.metadata.and_then(|data| data.pending_executions));
     match (exported.task_id, of_session) {
         (Some(_), _) => Ok(vec![serde_json::from_str(text).map_err(unreadable)?]),
         (None, Some(states)) => Ok(states.into_values().collect()),
