@@ -339,8 +339,8 @@ async fn a_run_that_cannot_be_built_again_fails() {
     assert!(!refused.status.success() && said.contains("chain_of_thought"), "{said}");
 }
 
-/// S0-65: a cycle of a blocking agent costs no write at all: the database is asked to append nothing and does not grow, while
-/// the same cycle of an async one is appended. What that takes is printed by the bench.
+/// S0-65: a cycle of a blocking agent costs no write at all: not a byte of the database changes, while every cycle of an async
+/// one is written. What that takes is printed by the bench.
 #[tokio::test]
 async fn blocking_costs_no_write_and_async_a_few() {
     let rest = format!(
@@ -353,10 +353,10 @@ agents:
     let folder = folder(&[("s", SCRIPT)], &rest);
     let server = serve(folder.path());
     let http = Http::new(&server.base);
-    let log = folder.path().join("runs.db-wal");
-    let size = || std::fs::metadata(&log).map_or(0, |file| file.len());
+    let files = ["runs.db", "runs.db-wal"].map(|name| folder.path().join(name));
+    let contents = || files.clone().map(|file| std::fs::read(file).unwrap_or_default());
     let cycle = async |agent: &str| {
-        let before = size();
+        let before = contents();
         let begin = json!({"input": "go", "wait": "settled"});
         let mut run = http.post(&format!("/api/v1/agents/{agent}/runs"), &begin).await.body;
         while run["status"] == "held" {
@@ -366,10 +366,14 @@ agents:
             run = http.get(&format!("/api/v1/runs/{}", text(&run["id"]))).await.body;
         }
         assert_eq!(run["status"], "completed", "{agent}: {run}");
-        size() - before
+        contents() != before
     };
-    // What a server writes once is written with the first one.
-    cycle("quick").await;
-    assert_eq!(cycle("quick").await, 0, "nothing is written for a blocking agent");
-    assert!(cycle("durable").await > 0, "what is async is durable");
+    // What a server writes once in a while may fall into one of them.
+    let (mut quick, mut durable) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        quick.push(cycle("quick").await);
+        durable.push(cycle("durable").await);
+    }
+    assert!(quick.contains(&false), "nothing is written for a blocking agent: {quick:?}");
+    assert!(!durable.contains(&false), "what is async is durable: {durable:?}");
 }

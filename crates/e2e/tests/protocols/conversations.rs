@@ -62,7 +62,7 @@ async fn a_conversation_goes_on_over_every_surface_and_node() {
     let newer = json!({"message": {"messageId": "2", "role": "ROLE_USER", "contextId": "talk", "parts": [{"text": "two"}]}});
     let dialect = json!({"request": {"role": "user", "contextId": "talk", "parts": [{"text": "three"}]}});
     let older = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": {"kind": "message",
-        "messageId": "4", "role": "user", "contextId": "talk", "parts": [{"kind": "text", "text": "four"}]}}});
+        "messageId": "4", "role": "user", "contextId": "talk", "parts": [{"kind": "text", "text": "four"}]}, "configuration": {"blocking": true}}});
     let teal = json!({"session_id": "talk", "items": [{"content_type": "text", "content": "five"}]});
     let ways = [
         ("/api/v1/agents/ops/runs", native.clone(), "one"),
