@@ -30,7 +30,7 @@ pub(super) struct Restore {
 
 /// What a file can have, each in its own place.
 #[derive(Deserialize)]
-struct Exported {
+struct ExportedFile {
     task_id: Option<String>,
     pending_executions: Option<BTreeMap<String, Box<RawValue>>>,
     metadata: Option<Metadata>,
@@ -83,7 +83,7 @@ fn states(text: &str) -> Result<Vec<Box<RawValue>>, Failure> {
         let why = plain(&error.to_string());
         Failure::CouldNotAsk(format!("the file is not an exported execution state or session: {why}"))
     };
-    let exported: Exported = serde_json::from_str(text).map_err(unreadable)?;
+    let exported: ExportedFile = serde_json::from_str(text).map_err(unreadable)?;
     let of_session =
         exported.pending_executions.or(exported.metadata.and_then(|data| data.pending_executions));
     match (exported.task_id, of_session) {
