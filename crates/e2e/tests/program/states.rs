@@ -226,10 +226,9 @@ async fn only_administrators_restore() {
     let server = start(serve_command(folder.path()).args(["--auth", "keys"]));
     let key = |arguments: &[&str]| {
         let data = folder.path().join("data");
-        let made = standfast(
-            &[&["keys", "create", "--data", data.to_str().unwrap()], arguments].concat(),
-            folder.path(),
-        );
+        let mut all = vec!["keys", "create", "--data", data.to_str().unwrap()];
+        all.extend(arguments);
+        let made = standfast(&all, folder.path());
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         String::from_utf8(made.stdout).unwrap().trim().to_owned()
     };

@@ -3,6 +3,8 @@
 //!
 //! What a model is sent is what the provider on this machine was sent.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use serde_json::{Value, json};
 use standfast_store::conformance::cluster::shared;
 use standfast_testkit::provider::{Answer, Fake};
