@@ -32,11 +32,11 @@ agents: {{ops: {{llm: s, session_store: main, tools: [write_file], task: {{}}}}}
     folder(&[("s", SCRIPT)], &rest)
 }
 
-/// A run that wrote its first file and is asked about the second, and its exported state.
-async fn exported(server: &Process) -> (String, Value) {
+/// A run whose first file was decided on and that is asked about the second: where its state is, and the exported state.
+async fn exported(server: &Process, decision: &str) -> (String, Value) {
     let run = server.send("ops");
     let id = text(&run["id"]).to_owned();
-    server.ask(&["holds", "approve", text(&run["holds"][0]["id"])]);
+    server.ask(&["holds", decision, text(&run["holds"][0]["id"])]);
     server.until(&id, "asked about the second file", |shown| {
         let hold = &shown["run"]["holds"][0]["id"];
         hold.is_string() && *hold != run["holds"][0]["id"]
@@ -69,15 +69,16 @@ async fn put(server: &Process, path: &str, state: &Value) -> Answer {
 /// S0-18, S0-19, S0-20, S0-21, S0-22, S0-79: a run that wrote one file and was asked about the second is exported; the server
 /// and everything it has is gone. `standfast restore` makes the run again elsewhere, in a database and in files, from that
 /// one value: every field is the same, what ran does not run again, and what was open is asked about, runs once with its
-/// stored arguments after `kill -9`, and the model goes on. The log verifies and the audit says who brought it.
+/// stored arguments after `kill -9`, and the model goes on. The log verifies and the audit says who brought it. So it is where the first file was denied.
 #[tokio::test]
 async fn a_state_is_restored_at_another_server() {
-    let lost = with(SQLITE);
-    let server = serve(lost.path());
-    let (path, state) = exported(&server).await;
-    assert_eq!(written(lost.path()), ["one.txt"]);
-    drop((server, lost));
-    for store in [SQLITE, "backend: file, file: {directory: ./runs}"] {
+    let files = "backend: file, file: {directory: ./runs}";
+    for (store, decision) in [(SQLITE, "approve"), (files, "approve"), (SQLITE, "deny"), (files, "deny")] {
+        let lost = with(SQLITE);
+        let server = serve(lost.path());
+        let (path, state) = exported(&server, decision).await;
+        assert_eq!(written(lost.path()).len(), usize::from(decision == "approve"));
+        drop((server, lost));
         let folder = with(store);
         let file = folder.path().join("state.json");
         std::fs::write(&file, state.to_string()).unwrap();
@@ -159,7 +160,7 @@ async fn a_session_is_restored_with_all_that_waits() {
 async fn a_state_that_does_not_fit_is_refused() {
     let folder = with(SQLITE);
     let server = serve(folder.path());
-    let (path, state) = exported(&server).await;
+    let (path, state) = exported(&server, "approve").await;
     drop((server, folder));
     let folder = with(SQLITE);
     let server = serve(folder.path());
@@ -220,7 +221,7 @@ async fn a_state_that_does_not_fit_is_refused() {
 async fn only_administrators_restore() {
     let folder = with(SQLITE);
     let server = serve(folder.path());
-    let (path, state) = exported(&server).await;
+    let (path, state) = exported(&server, "approve").await;
     drop((server, folder));
     let folder = with(SQLITE);
     let server = start(serve_command(folder.path()).args(["--auth", "keys"]));
@@ -253,7 +254,7 @@ async fn only_administrators_restore() {
 async fn a_kill_in_the_middle_of_restoring_leaves_all_or_nothing() {
     let folder = with(SQLITE);
     let server = serve(folder.path());
-    let (path, state) = exported(&server).await;
+    let (path, state) = exported(&server, "approve").await;
     drop((server, folder));
     for round in 0..standfast_testkit::rounds(12) {
         let folder = with(SQLITE);
@@ -286,7 +287,7 @@ async fn a_store_that_is_away_has_its_text() {
     let postgres = OwnServer::new();
     let folder = with(&format!("backend: sql, sql: {{driver: postgres, url: \"{}\"}}", postgres.url()));
     let server = serve(folder.path());
-    let (path, state) = exported(&server).await;
+    let (path, state) = exported(&server, "approve").await;
     postgres.crash();
     let http = Http::new(&server.base);
     let away = http.get(&path).await;
