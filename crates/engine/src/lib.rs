@@ -54,8 +54,8 @@ use settings::Settings;
 
 pub use commit::{HoldMarks, IdempotencyKey, ImpliedHold, ShownHold, ShownHolds};
 pub use deliver::{
-    Delivery, DeliveryPayload, DeliveryRequest, Frame, FrameSource, NewSubscription, ReceiverKind,
-    SubscriptionView, Subscriptions, USUAL_EVENTS, delivery_id, hears,
+    Delivery, DeliveryPayload, DeliveryRequest, FileCopies, Frame, FrameSource, NewSubscription,
+    ReceiverKind, SubscriptionView, Subscriptions, USUAL_EVENTS, delivery_id, hears,
 };
 pub use drive::Acceptance;
 pub use error::EngineError;
@@ -76,8 +76,8 @@ pub use standfast_store::{
 };
 pub use submit::{
     CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldDecision, LoginError, Logins, NewRun,
-    NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, SessionDeletion, Signature, StartedRun,
-    Submit, TaskQueue, TaskReport, claimed_by,
+    NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, RestoreError, RestoredState,
+    SessionDeletion, Signature, StartedRun, Submit, TaskQueue, TaskReport, claimed_by,
 };
 pub use wakes::{Delta, RestTicket};
 pub use work::StartupReport;
@@ -172,6 +172,11 @@ impl Engine {
     /// Tells the outside from now on, until the engine stops. Each kind of receiver is brought along by whoever knows it.
     pub fn deliver(&self, kinds: Vec<Arc<dyn ReceiverKind>>) {
         self.parts.deliveries.deliver(kinds);
+    }
+
+    /// Has the sessions of runs that change copied into files; before deliveries begin.
+    pub fn copy_files(&self, copies: Arc<dyn FileCopies>) {
+        self.parts.deliveries.copies.get_or_init(|| copies);
     }
 
     /// Looks for jobs that went silent, now and once in a while, until the engine stops.

@@ -1,6 +1,6 @@
 //! What clients want: start, say, cancel. `decisions.rs` is what people decide, `reports.rs` what outside systems report,
 //! `logins.rs` how people log in for a run, `tasks.rs` what is put into inboxes and claimed from them,
-//! `session_delete.rs` how a conversation is deleted.
+//! `session_delete.rs` how a conversation is deleted, `restore.rs` how a run is made of its execution state.
 //!
 //! Load, decide, append at the expected sequence, decide again after a conflict, wake. An answer, also a no, leaves
 //! only after what it depends on is durable.
@@ -8,6 +8,7 @@
 mod decisions;
 mod logins;
 mod reports;
+mod restore;
 mod session_delete;
 mod tasks;
 mod validate;
@@ -39,6 +40,7 @@ use crate::wakes::RestTicket;
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
 pub use logins::{LoginError, Logins};
 pub use reports::{Report, ReportBody, ReportError, Reports, Signature};
+pub use restore::{RestoreError, RestoredState};
 pub use session_delete::SessionDeletion;
 pub use tasks::{CallReport, ClaimTask, NewTask, ProposedCall, TaskQueue, TaskReport, claimed_by};
 

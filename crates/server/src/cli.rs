@@ -17,6 +17,7 @@ mod llm;
 mod nodes;
 mod plain;
 mod reload;
+mod restore;
 mod runs;
 mod schema;
 mod send;
@@ -84,6 +85,8 @@ enum Command {
     Export(export::Export),
     /// Import an export into a database. Pending holds stay pending.
     Import(export::Import),
+    /// Restore held runs from their exported execution state. Each open call is held for a person.
+    Restore(restore::Restore),
     /// Verify and export the audit log.
     #[command(subcommand)]
     Audit(Audit),
@@ -151,6 +154,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Schema(schema) => schema::run(&schema),
         Command::Export(export) => export::export(&export),
         Command::Import(import) => export::import(&import),
+        Command::Restore(restore) => restore::run(&restore),
         Command::Audit(Audit::Verify { what, signed, json }) => audit::verify(&what, &signed, json),
         Command::Audit(Audit::Head { what, signed, json }) => audit::head(&what, &signed, json),
         Command::Audit(Audit::Export { what, run, json }) => audit_export::run(&what, run.as_deref(), json),

@@ -19,6 +19,7 @@ use standfast_core::decide::{self, Answer as Outcome, Transition};
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
+use standfast_core::execution_state::RestoredRun;
 use standfast_core::hold::RecordedDecision;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::policy::{Role, Verdicts};
@@ -130,8 +131,16 @@ pub struct Pipeline {
 /// An order, behind the start of the run if it is the first one.
 #[derive(Clone)]
 struct Work {
-    start: Option<Box<Start>>,
+    start: Option<Beginning>,
     order: Order,
+}
+
+/// What a run begins with.
+#[derive(Clone)]
+enum Beginning {
+    Started(Box<Start>),
+    /// Its execution state, of which it was made again.
+    Restored(Box<RestoredRun>),
 }
 
 /// An order on the ground: if its append may have been written, what that would have made of it.
@@ -193,7 +202,14 @@ impl Pipeline {
     pub fn start(store: Arc<dyn Store>, start: Start, order: Order) -> Result<Pipeline, Refusal> {
         let run = start.id;
         let mut pipeline = Pipeline::at(store, run, None);
-        pipeline.take_off(Work { start: Some(Box::new(start)), order })?;
+        pipeline.take_off(Work { start: Some(Beginning::Started(Box::new(start))), order })?;
+        Ok(pipeline)
+    }
+
+    /// Begins a run that was made of its execution state, in the same way.
+    pub fn restore(store: Arc<dyn Store>, restored: RestoredRun, order: Order) -> Result<Pipeline, Refusal> {
+        let mut pipeline = Pipeline::at(store, restored.run.facts.id, None);
+        pipeline.take_off(Work { start: Some(Beginning::Restored(Box::new(restored))), order })?;
         Ok(pipeline)
     }
 
@@ -401,7 +417,10 @@ impl Pipeline {
         let order = &work.order;
         let before = self.tip_row().filter(|_| work.start.is_none());
         let decided = match (&work.start, before) {
-            (Some(start), _) => all(decide::start(start, &order.given.context())?, true, order),
+            (Some(Beginning::Started(start)), _) => {
+                all(decide::start(start, &order.given.context())?, true, order)
+            }
+            (Some(Beginning::Restored(restored)), _) => all(restored.transition(), true, order),
             (None, Some(row)) => all(unchanged(&row.run), false, order),
             (None, None) => unreachable!("a pipeline begins with a run or with a start"),
         };

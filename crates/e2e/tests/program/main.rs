@@ -13,6 +13,7 @@ mod retention;
 mod scenarios;
 mod serve;
 mod serve_config;
+mod states;
 mod tenants;
 mod tools_of_a_file;
 mod watch;

@@ -5,6 +5,7 @@
 
 mod a2a;
 mod async_tool;
+mod conversations;
 mod inbox;
 mod openapi;
 mod openapi_fuzz;

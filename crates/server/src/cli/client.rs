@@ -158,6 +158,12 @@ impl Server {
         self.answer(request.send(body), "; the request may still have been processed, check before you retry")
     }
 
+    pub(super) fn put(&self, path: &str, body: &str) -> Result<String, Failure> {
+        let request = self.identified(agent(Patience::Usual).put(self.url(path)));
+        let request = request.header("content-type", "application/json");
+        self.answer(request.send(body), "; sending it again changes nothing twice")
+    }
+
     pub(super) fn delete(&self, path: &str) -> Result<String, Failure> {
         let request = self.identified(agent(Patience::Usual).delete(self.url(path)));
         self.answer(request.call(), "")

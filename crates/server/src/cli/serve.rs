@@ -198,11 +198,12 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         tracing::warn!(%error, "nodes: could not announce this node; retrying");
     }
     engine.work();
+    let mirrors = engine.settings().mirrors.clone();
+    if !mirrors.is_empty() {
+        async_tool::mirror(&engine, mirrors);
+    }
     engine.deliver(app::receivers());
     engine.sweep_jobs();
-    for (directory, agents) in engine.settings().mirrors.clone() {
-        tokio::spawn(async_tool::mirror(engine.clone(), directory, agents));
-    }
     let (stop, stopping) = watch::channel(false);
     let signing = config
         .as_ref()

@@ -68,6 +68,8 @@ pub enum NoticeTrigger {
     QuestionAsked,
     /// A hold ended, and its call does not go on.
     HoldGivenUp,
+    /// Anything happened.
+    RunChanged,
 }
 
 /// What is written beside the events of an append, for what was decided.
@@ -136,6 +138,7 @@ impl NoticeTrigger {
         match self {
             NoticeTrigger::QuestionAsked => asks_people(envelope),
             NoticeTrigger::HoldGivenUp => hold_given_up(envelope).is_some(),
+            NoticeTrigger::RunChanged => true,
         }
     }
 }

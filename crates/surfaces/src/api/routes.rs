@@ -14,7 +14,7 @@ use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::{AgentName, BadName, SessionId, ToolName};
 use standfast_engine::auth::Principal;
 use standfast_engine::{
-    Acceptance, Decision, EngineError, HoldList, LookedUpRun, NewRun, RunList, StartedRun,
+    Acceptance, Decision, EngineError, HoldList, LookedUpRun, NewRun, RunList, RunView, StartedRun,
 };
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
@@ -67,7 +67,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(receipt))
         .routes(routes!(sessions::sessions))
         .routes(routes!(sessions::session, sessions::change_session, sessions::delete_session))
-        .routes(routes!(sessions::pending))
+        .routes(routes!(sessions::pending, sessions::restore))
         .merge(subscriptions::routes())
         .routes(routes!(nodes::nodes))
 }
@@ -124,8 +124,13 @@ async fn start(
         Err(error) => Err(error),
     };
     let view = view.map_err(about(id))?;
+    Ok(placed(StatusCode::CREATED, id, &view))
+}
+
+/// A run, with the address where it is from now on.
+pub(super) fn placed(status: StatusCode, id: RunId, view: &RunView) -> Response {
     let location = [(header::LOCATION, format!("/api/v1/runs/{id}"))];
-    Ok((StatusCode::CREATED, location, Json(map::run_view(&view))).into_response())
+    (status, location, Json(map::run_view(view))).into_response()
 }
 
 /// Lists runs, newest first.

@@ -500,6 +500,15 @@ pub(super) struct SessionArgs {
     pub(super) owner: Option<String>,
 }
 
+/// Whose run is restored.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RestoreArgs {
+    /// The owner of the run. Default: you.
+    pub(super) owner: Option<String>,
+}
+
 /// How to delete.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
