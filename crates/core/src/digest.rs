@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
 use crate::base32;
-use crate::id::BadId;
+use crate::id::{BadId, from_text};
 use crate::message::FileDigest;
 use crate::name::ToolName;
 
@@ -63,7 +63,7 @@ pub fn of_files(files: &[FileDigest]) -> Option<Digest> {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&base32::encode(&self.0))
+        f.write_str(base32::Letters::of(&self.0).as_str())
     }
 }
 
@@ -83,14 +83,13 @@ impl FromStr for Digest {
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&base32::encode(&self.0))
+        serializer.serialize_str(base32::Letters::of(&self.0).as_str())
     }
 }
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+        from_text(deserializer)
     }
 }
 

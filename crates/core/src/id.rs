@@ -5,8 +5,10 @@
 //! shard and row without a search. See docs/adr/0003-ids-route-themselves.md.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::base32;
@@ -78,7 +80,7 @@ impl Eq for Secret {}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&base32::encode(&self.0))
+        f.write_str(base32::Letters::of(&self.0).as_str())
     }
 }
 
@@ -152,7 +154,7 @@ impl RunId {
     /// The conversation of a run that was begun without naming one: it has the run's own name.
     #[must_use]
     pub fn own_session(&self) -> SessionId {
-        match SessionId::new(text(OWN_SESSION, self.storage(), &self.0)) {
+        match SessionId::new(IdText::of(OWN_SESSION, self.storage(), &self.0).as_str()) {
             Ok(session) => session,
             Err(bad) => unreachable!("the text of an id is a name: {bad}"),
         }
@@ -261,12 +263,52 @@ pub struct RequestId {
 pub struct Incarnation(pub [u8; 16]);
 
 /// Writes and reads `prefix + base32(bytes)`, with an `m` in front for runs of a memory store.
-fn text(prefix: &str, place: StorageKind, bytes: &[u8]) -> String {
-    let m = match place {
-        StorageKind::Durable => "",
-        StorageKind::Memory => "m",
-    };
-    format!("{m}{prefix}_{}", base32::encode(bytes))
+struct IdText {
+    letters: [u8; ID_MAX],
+    length: usize,
+}
+
+/// More than any prefix and the letters behind it.
+const ID_MAX: usize = 80;
+
+impl IdText {
+    fn of(prefix: &str, place: StorageKind, bytes: &[u8]) -> IdText {
+        let m = match place {
+            StorageKind::Durable => "",
+            StorageKind::Memory => "m",
+        };
+        let mut text = IdText { letters: [0; ID_MAX], length: 0 };
+        let letters = base32::Letters::of(bytes);
+        let all = [m, prefix, "_", letters.as_str()].into_iter().flat_map(str::bytes);
+        for (to, letter) in text.letters.iter_mut().zip(all) {
+            *to = letter;
+            text.length += 1;
+        }
+        text
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(self.letters.get(..self.length).unwrap_or_default()).unwrap_or_default()
+    }
+}
+
+/// Reads a text where it stands: nothing is copied to find out what it names.
+pub(crate) fn from_text<'de, T: FromStr<Err = BadId>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    struct TextVisitor<T>(PhantomData<T>);
+    impl<T: FromStr<Err = BadId>> Visitor<'_> for TextVisitor<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_str(TextVisitor(PhantomData))
 }
 
 fn untext<const N: usize>(prefix: &'static str, text: &str) -> Option<[u8; N]> {
@@ -299,7 +341,7 @@ macro_rules! id_text {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let to: fn(&$id) -> (RunId, [u8; $len]) = $to;
                 let (run, bytes) = to(self);
-                f.write_str(&text($prefix, run.storage(), &bytes))
+                f.write_str(IdText::of($prefix, run.storage(), &bytes).as_str())
             }
         }
         impl FromStr for $id {
@@ -324,8 +366,7 @@ macro_rules! id_text {
         }
         impl<'de> Deserialize<'de> for $id {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
+                from_text(deserializer)
             }
         }
     };
@@ -390,7 +431,7 @@ key_text!(RequestKey, "request", |k| k.turn, |turn, secret| RequestKey { turn, s
 
 impl fmt::Display for Incarnation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&base32::encode(&self.0))
+        f.write_str(base32::Letters::of(&self.0).as_str())
     }
 }
 
