@@ -125,7 +125,7 @@ async fn start(
     };
     let view = view.map_err(about(id))?;
     let location = [(header::LOCATION, format!("/api/v1/runs/{id}"))];
-    Ok((StatusCode::CREATED, location, Json(map::run_view(&view))).into_response())
+    Ok((StatusCode::CREATED, location, Json(map::run_view(view))).into_response())
 }
 
 /// Lists runs, newest first.
@@ -163,7 +163,7 @@ async fn run(
     let seen = app.engine.reads().look_up(&who, run).await.map_err(about(run))?;
     Ok(Json(match seen {
         LookedUpRun::Run(snapshot) => {
-            map::run_view(&app.engine.reads().run_view(&snapshot).await.map_err(about(run))?)
+            map::run_view(app.engine.reads().run_view(&snapshot).await.map_err(about(run))?)
         }
         LookedUpRun::Quarantined(found) => map::unreadable(&found),
     }))
@@ -236,7 +236,7 @@ async fn say(
     let say = Say { message: map::message(body.input)?, on_hold: map::on_hold(body.on_hold) };
     app.engine.say(&who, run, say, once).await.map_err(about(run))?;
     let view = app.engine.run(&who, run).await.map_err(about(run))?;
-    Ok(Json(map::run_view(&view)))
+    Ok(Json(map::run_view(view)))
 }
 
 /// Cancels a run.
@@ -254,7 +254,7 @@ async fn cancel(
     let run = run_id(&run)?;
     app.engine.cancel(&who, run, body.reason, once).await.map_err(about(run))?;
     let view = app.engine.run(&who, run).await.map_err(about(run))?;
-    Ok(Json(map::run_view(&view)))
+    Ok(Json(map::run_view(view)))
 }
 
 /// Lists open holds, oldest first.
