@@ -24,16 +24,16 @@ use standfast_core::policy::{Role, Verdicts};
 use standfast_core::project::RunRow;
 use standfast_core::run::Facts;
 use standfast_store::pipeline::{
-    LeaseRule, NoticeRule, NoticeTrigger, Order, OrderContext, Pipeline, Writes, append_jointly,
+    HoldAudience, LeaseRule, NoticeRule, NoticeTrigger, Order, OrderContext, Pipeline, Writes, append_jointly,
 };
-use standfast_store::{AudienceMember, Recipient, StoreError};
+use standfast_store::{Recipient, StoreError};
 use tokio::sync::oneshot;
 
 use super::EngineError;
 use super::host::Host;
 use super::log::{Log, audience_member};
 use super::wakes::Wakes;
-use crate::auth::{Approvers, Party};
+use crate::auth::Approvers;
 
 pub use idempotency::IdempotencyKey;
 pub use shown::{HoldMarks, ImpliedHold, ShownHold, ShownHolds};
@@ -279,10 +279,7 @@ pub(crate) fn is_leased_elsewhere(error: &StoreError) -> bool {
 }
 
 /// Who may see and decide the holds of a run: its owner and those named.
-fn audience_of(owner: &UserId, approvers: &Approvers) -> Vec<AudienceMember> {
-    let mut who = vec![audience_member(&Party::User(owner.clone()))];
-    who.extend(approvers.named.iter().flatten().map(audience_member));
-    who.sort();
-    who.dedup();
-    who
+fn audience_of(owner: &UserId, approvers: &Approvers) -> HoldAudience {
+    let named = approvers.named.iter().flatten().map(audience_member).collect();
+    HoldAudience { owner: Some(owner.clone()), named }
 }

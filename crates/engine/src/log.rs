@@ -24,7 +24,7 @@ use standfast_core::event::Envelope;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::link::Link;
 use standfast_core::name::AgentName;
-use standfast_store::{Store, StoreError, StoredRun};
+use standfast_store::{SideWrite, Store, StoreError, StoredRun};
 
 use super::EngineError;
 use super::host::Host;
@@ -49,6 +49,8 @@ pub(crate) struct Log {
     pub(crate) known: visibility::KnownFacts,
     /// Definitions of older configurations that runs are pinned to. A digest names one for ever.
     definitions: Mutex<HashMap<Digest, Arc<Definition>>>,
+    /// The same as they are stored, of those that runs are begun with.
+    stored_definitions: Mutex<HashMap<Digest, Arc<[u8]>>>,
 }
 
 impl Log {
@@ -59,6 +61,7 @@ impl Log {
             tenants: tenants::Tenants::default(),
             known: visibility::KnownFacts::default(),
             definitions: Mutex::default(),
+            stored_definitions: Mutex::default(),
         }
     }
 
@@ -148,6 +151,16 @@ impl Log {
             }
         }
         Err(EngineError::NotFound)
+    }
+
+    /// What is written with a run that is pinned to a definition. Every run of an agent has the same, so it is made once.
+    pub(crate) fn put_definition(&self, digest: Digest, definition: &Definition) -> SideWrite {
+        let mut stored = self.stored_definitions.lock().unwrap_or_else(PoisonError::into_inner);
+        if stored.len() >= DEFINITIONS && !stored.contains_key(&digest) {
+            stored.clear();
+        }
+        let bytes = stored.entry(digest).or_insert_with(|| definition.to_bytes().into()).clone();
+        SideWrite::Definition { digest, bytes }
     }
 
     fn remember(&self, digest: Digest, definition: &Arc<Definition>) {

@@ -2,6 +2,8 @@
 //!
 //! Taken when the model replies and again directly before a call starts. What nobody judged is held by the core.
 
+use std::sync::LazyLock;
+
 use standfast_core::command::AskedCall;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::event::Driver;
@@ -46,6 +48,14 @@ pub const ARGUMENTS_UNREAD: &str = "tool:arguments_unread";
 /// The rule of calls whose arguments break the schema that the model was told.
 pub const ARGUMENTS_BREAK_SCHEMA: &str = "tool:arguments_break_schema";
 
+/// A rule by its name. Those that judge every call are made once.
+fn known_rule(name: &str) -> Option<RuleId> {
+    static USUAL: LazyLock<[Option<RuleId>; 2]> =
+        LazyLock::new(|| [REQUIRES_APPROVAL, NEEDS_NO_APPROVAL].map(|name| RuleId::new(name).ok()));
+    let usual = USUAL.iter().flatten().find(|rule| rule.as_str() == name).cloned();
+    usual.or_else(|| RuleId::new(name).ok())
+}
+
 /// Verdicts on the calls of a reply, numbered as they will be.
 #[must_use]
 pub fn of_reply(agent: &Agent, definition: &Definition, run: &Run, calls: &[AskedCall]) -> Verdicts {
@@ -81,7 +91,7 @@ pub fn of_proposal(
         Effect::Hold | Effect::Deny => WORKER_ASKS,
         Effect::Allow => WORKER_TELLS,
     };
-    let said = RuleId::new(rule).ok().map(|rule| Verdict::new(asks, rule));
+    let said = known_rule(rule).map(|rule| Verdict::new(asks, rule));
     let no = CallNo(run.state.calls_made + 1);
     verdicts.by_call.extend(said.map(|verdict| (no, verdict)));
     verdicts
@@ -114,7 +124,7 @@ pub fn of_run(
     let mut verdicts = Verdicts::default();
     if run.facts.driver == Driver::Outside && definition.tools.is_empty() {
         // Of its own tools a worker has said that somebody is to be asked; what they change is theirs to decide.
-        let rule = RuleId::new(WORKER_ASKS).ok();
+        let rule = known_rule(WORKER_ASKS);
         let asks = rule.map(|rule| Verdict::new(Effect::Hold, rule));
         verdicts.by_call.extend(run.state.calls.iter().filter_map(|call| Some((call.no, asks.clone()?))));
     }
@@ -169,7 +179,7 @@ fn judge(
                 (effect, rule, reason, None)
             }
         };
-        Some(Verdict { reason, note, ..Verdict::new(effect, RuleId::new(rule).ok()?) })
+        Some(Verdict { reason, note, ..Verdict::new(effect, known_rule(rule)?) })
     };
     std::iter::once(by_settings)
         .chain(by_tool)

@@ -24,7 +24,7 @@ use standfast_core::event::{Driver as DrivenBy, Inbox};
 use standfast_core::id::RunId;
 use standfast_core::message::Message;
 use standfast_core::name::{AgentName, SessionId};
-use standfast_store::{Guard, SessionKey, SideWrite, StoreError};
+use standfast_store::{Guard, SessionKey, StoreError};
 
 use super::EngineError;
 use super::commit::{Change, Commit, IdempotencyKey};
@@ -208,7 +208,7 @@ impl Submit {
         };
         let mut writes = self.commit.mark(who, new.once.as_ref());
         writes.guards.push(Guard::SessionOpen { session: key });
-        writes.puts.push(SideWrite::Definition { digest, bytes: definition.to_bytes() });
+        writes.puts.push(self.log.put_definition(digest, &definition));
         let actor = Actor::Client(who.user.clone());
         let started = match taking {
             Some(taking) => {
@@ -220,7 +220,7 @@ impl Submit {
             None => {
                 let change = Change { writes, ..Change::new(actor, Vec::new()) };
                 let done = self.commit.commit_start(start, definition, change).await;
-                done.map(|done| (Some(done.row.run.facts), None))
+                done.map(|done| (Some(done.row.run.facts.clone()), None))
             }
         };
         match started {

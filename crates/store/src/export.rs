@@ -235,8 +235,8 @@ async fn runs(
             return Err(StoreError::Corrupt { run: one.run, why: one.why.clone() });
         }
         for row in page.items {
-            let facts = row.run.facts;
-            found.push((facts.id, SessionKey::of(&facts)));
+            let facts = &row.run.facts;
+            found.push((facts.id, SessionKey::of(facts)));
         }
         cursor = page.next;
         if cursor.is_none() {
@@ -437,7 +437,7 @@ impl Import<'_> {
                 self.tenant = Some(tenant);
             }
             Line::Definition { digest, text } => {
-                self.beside.push(SideWrite::Definition { digest, bytes: text.into_bytes() });
+                self.beside.push(SideWrite::Definition { digest, bytes: text.into_bytes().into() });
             }
             Line::Blob { digest, text, .. } => {
                 if digest::of_bytes(text.as_bytes()) != digest {
@@ -506,7 +506,7 @@ impl Import<'_> {
         puts.extend(self.audience(&after, &events));
         let batch = Batch {
             expected: ExpectedHead { seq, head },
-            row: project::run_row(&after, link.hash),
+            row: project::run_row(after.clone(), link.hash),
             holds: project::hold_changes(before.as_ref(), &events, &after),
             link,
             lease: LeaseChange::Release,

@@ -34,8 +34,8 @@ use crate::error::StoreError;
 
 pub use joint::{JointSettlement, append_jointly};
 pub use writes::{
-    LeaseRule, NoticeRule, NoticeTrigger, SideWrites, Writes, asks_people, has_relatives, hold_given_up,
-    keeps_lease,
+    HoldAudience, LeaseRule, NoticeRule, NoticeTrigger, SideWrites, Writes, asks_people, has_relatives,
+    hold_given_up, keeps_lease,
 };
 
 /// How often the same commands are decided again before the caller gets the conflict.
@@ -220,7 +220,7 @@ impl Pipeline {
 
     /// The run as it will be once everything that was pushed is durable. To plan by, never to show.
     #[must_use]
-    pub fn tip(&self) -> Option<&Run> {
+    pub fn tip(&self) -> Option<&Arc<Run>> {
         self.tip_row().map(|row| &row.run)
     }
 
@@ -424,7 +424,9 @@ impl Pipeline {
             (None, Some(row)) => all(unchanged(&row.run), false, order),
             (None, None) => unreachable!("a pipeline begins with a run or with a start"),
         };
-        let batch = sealed(before, &decided, order);
+        let seal = seal(&decided, order);
+        let Transition { events, run, outcome, cancel_children } = decided;
+        let batch = Batch::of(before, &events, run.into(), seal);
         let row = batch.as_ref().map(|batch| &batch.row).or(before).cloned();
         let closed = |change: &HoldChange| match change {
             HoldChange::Close(row) => Some(row.clone()),
@@ -435,12 +437,7 @@ impl Pipeline {
             first: batch.link.header.first,
             answer: AppendAnswer::Awaited(self.store.append(vec![batch])),
         });
-        let settled = SettledOrder {
-            outcome: decided.outcome,
-            events: decided.events,
-            decided: closed,
-            cancel_children: decided.cancel_children,
-        };
+        let settled = SettledOrder { outcome, events, decided: closed, cancel_children };
         self.flight.push_back(OrderInFlight { work, settled, row, append });
         Ok(())
     }
@@ -450,16 +447,15 @@ fn head(row: Option<&RunRow>) -> Option<Digest> {
     row.map(|row| row.head)
 }
 
-/// What is written for an order that came to this; nothing where it changes nothing.
-fn sealed(before: Option<&RunRow>, decided: &Transition, order: &Order) -> Option<Batch> {
+/// What is written beside the events of an order that came to this.
+fn seal(decided: &Transition, order: &Order) -> Seal {
     let beside = order.writes.beside(decided);
-    let seal = Seal {
+    Seal {
         salt: order.given.entropy.draw("salt", 0).0,
         lease: beside.lease.unwrap_or(LeaseChange::Keep),
         guards: beside.guards,
         puts: beside.puts,
-    };
-    Batch::seal(before, decided, seal)
+    }
 }
 
 fn unchanged(run: &Run) -> Transition {

@@ -105,7 +105,7 @@ impl Drive {
     async fn begin_all(&mut self, run: &Run, ready: Vec<CallNo>) -> Result<(), EngineError> {
         // Before anything starts, everything below it is durable. The log has its arguments only then.
         self.settle().await?;
-        if self.pipeline.tip().is_none_or(|now| now != run) {
+        if self.pipeline.tip().is_none_or(|now| **now != *run) {
             // What made these calls ready lost its race: there may be no such calls.
             return Ok(());
         }

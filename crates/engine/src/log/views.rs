@@ -23,7 +23,7 @@ use crate::auth::{Principal, may_decide, may_log_in};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunView {
     /// The fold of its events.
-    pub run: Run,
+    pub run: Arc<Run>,
     /// What came out, once it has ended.
     pub result: Option<Body>,
     /// Why it did not complete.
@@ -96,7 +96,7 @@ impl Views {
             None => (None, None),
         };
         let holds_below = self.log.holds_below(run).await?;
-        Ok(RunView { run: run.clone(), result, reason, holds_below })
+        Ok(RunView { run: snapshot.stored().row.run.clone(), result, reason, holds_below })
     }
 
     /// A hold, pending or decided, if the caller may see it.

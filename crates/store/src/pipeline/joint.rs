@@ -10,7 +10,8 @@ use standfast_core::decide::Answer as Outcome;
 use standfast_core::project::RunRow;
 use standfast_core::refusal::Refusal;
 
-use super::{Order, Pipeline, TRIES, all, head, sealed, unchanged};
+use super::{Order, Pipeline, TRIES, all, head, seal, unchanged};
+use crate::batch::Batch;
 use crate::contract::Store;
 use crate::error::StoreError;
 
@@ -54,7 +55,8 @@ async fn attempt(store: &Arc<dyn Store>, orders: &[(RunRow, Order)]) -> Result<J
             Pipeline::of(store.clone(), row.clone()).is_current().await?;
             return Ok(JointSettlement { outcome: decided.outcome, rows: vec![row.clone()] });
         }
-        let batch = sealed(Some(row), &decided, order).filter(|_| decided.outcome.is_ok());
+        let batch =
+            Batch::seal(Some(row), &decided, seal(&decided, order)).filter(|_| decided.outcome.is_ok());
         rows.push(batch.as_ref().map_or_else(|| row.clone(), |batch| batch.row.clone()));
         batches.extend(batch);
     }

@@ -9,6 +9,7 @@ use standfast_core::decide::Transition;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, HoldKey, Incarnation};
+use standfast_core::name::UserId;
 use standfast_core::next::{NextStep, next};
 use standfast_core::project::ResolutionKind;
 use standfast_core::run::Run;
@@ -28,9 +29,33 @@ pub struct Writes {
     /// it is repeated.
     pub puts: Vec<SideWrite>,
     /// Who may see and decide the holds that are opened.
-    pub audience: Vec<AudienceMember>,
+    pub audience: HoldAudience,
     /// Who is notified of what.
     pub notices: Vec<NoticeRule>,
+}
+
+/// Who may see and decide the holds that an append opens; most open none, so it is spelled out only then.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HoldAudience {
+    /// The owner of the run.
+    pub owner: Option<UserId>,
+    /// Those named beside them.
+    pub named: Vec<AudienceMember>,
+}
+
+impl HoldAudience {
+    fn is_empty(&self) -> bool {
+        self.owner.is_none() && self.named.is_empty()
+    }
+
+    fn members(&self) -> Vec<AudienceMember> {
+        let mut who = Vec::with_capacity(self.named.len() + 1);
+        who.extend(self.owner.as_ref().map(AudienceMember::user));
+        who.extend(self.named.iter().cloned());
+        who.sort();
+        who.dedup();
+        who
+    }
 }
 
 /// What happens to the lease with an append.
@@ -183,11 +208,11 @@ fn is_busy(run: &Run) -> bool {
     }
 }
 
-fn audiences(decided: &Transition, who: &[AudienceMember]) -> Vec<SideWrite> {
+fn audiences(decided: &Transition, who: &HoldAudience) -> Vec<SideWrite> {
     let run = decided.run.facts.id;
     let opened = decided.events.iter().filter_map(|envelope| {
         let Event::HoldOpened(opened) = &envelope.event else { return None };
-        Some(SideWrite::Audience { hold: HoldId { run, key: opened.hold }, who: who.to_vec() })
+        Some(SideWrite::Audience { hold: HoldId { run, key: opened.hold }, who: who.members() })
     });
     opened.filter(|_| !who.is_empty()).collect()
 }

@@ -124,11 +124,11 @@ async fn start(
         Err(error) => Err(error),
     };
     let view = view.map_err(about(id))?;
-    Ok(placed(StatusCode::CREATED, id, &view))
+    Ok(placed(StatusCode::CREATED, id, view))
 }
 
 /// A run, with the address where it is from now on.
-pub(super) fn placed(status: StatusCode, id: RunId, view: &RunView) -> Response {
+pub(super) fn placed(status: StatusCode, id: RunId, view: RunView) -> Response {
     let location = [(header::LOCATION, format!("/api/v1/runs/{id}"))];
     (status, location, Json(map::run_view(view))).into_response()
 }
@@ -168,7 +168,7 @@ async fn run(
     let seen = app.engine.reads().look_up(&who, run).await.map_err(about(run))?;
     Ok(Json(match seen {
         LookedUpRun::Run(snapshot) => {
-            map::run_view(&app.engine.reads().run_view(&snapshot).await.map_err(about(run))?)
+            map::run_view(app.engine.reads().run_view(&snapshot).await.map_err(about(run))?)
         }
         LookedUpRun::Quarantined(found) => map::unreadable(&found),
     }))
@@ -241,7 +241,7 @@ async fn say(
     let say = Say { message: map::message(body.input)?, on_hold: map::on_hold(body.on_hold) };
     app.engine.say(&who, run, say, once).await.map_err(about(run))?;
     let view = app.engine.run(&who, run).await.map_err(about(run))?;
-    Ok(Json(map::run_view(&view)))
+    Ok(Json(map::run_view(view)))
 }
 
 /// Cancels a run.
@@ -259,7 +259,7 @@ async fn cancel(
     let run = run_id(&run)?;
     app.engine.cancel(&who, run, body.reason, once).await.map_err(about(run))?;
     let view = app.engine.run(&who, run).await.map_err(about(run))?;
-    Ok(Json(map::run_view(&view)))
+    Ok(Json(map::run_view(view)))
 }
 
 /// Lists open holds, oldest first.

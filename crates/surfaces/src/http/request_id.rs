@@ -31,11 +31,12 @@ fn chosen(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 fn random() -> HeaderValue {
-    let bytes: [u8; 32] = random_bytes();
-    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
-    let digits = bytes.iter().take(8).flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-    let text: String = digits.collect();
-    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("none"))
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let bytes: [u8; 8] = random_bytes();
+    let mut text = [b'0'; 16];
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|half| DIGITS[usize::from(half)]);
+    text.iter_mut().zip(digits).for_each(|(to, digit)| *to = digit);
+    HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("none"))
 }
 
 #[cfg(test)]
