@@ -8,7 +8,7 @@ use crate::digest;
 use crate::event::{
     AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, ReleaseReason, RunStarted,
 };
-use crate::hold::{Hold, HoldKind, Resolution};
+use crate::hold::{Demand, Hold, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, RunId};
 use crate::message::{ToolCall, ToolResult};
 use crate::mutant::Mutant;
@@ -164,6 +164,10 @@ fn change(run: &mut Run, envelope: &Envelope) {
             with_hold(state, voted.hold, |hold| {
                 if !hold.votes.contains(&voted.by) {
                     hold.votes.push(voted.by.clone());
+                    let counts = |demand: &&mut Demand| voted.counts_for.contains(&demand.rule);
+                    for demand in hold.demands.iter_mut().filter(counts) {
+                        demand.agreed.push(voted.by.clone());
+                    }
                 }
             });
         }
@@ -172,6 +176,7 @@ fn change(run: &mut Run, envelope: &Envelope) {
                 hold.revision = edited.edited.revision;
                 hold.votes.clear();
                 hold.votes_needed = edited.votes_needed;
+                hold.demands.clone_from(&edited.demands);
                 hold.rules = holding_rules(edited.judged.effect, &edited.judged.rules, &hold.rules);
             });
             with_call(state, edited.hold.call, |call| {
@@ -285,6 +290,7 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
         revision: opened.revision,
         votes_needed: opened.votes_needed,
         votes: Vec::new(),
+        demands: opened.demands.clone(),
         expires_at: opened.expires_at,
         expired_at: None,
         // Nobody is notified of a muted hold, so nobody is reminded of it.

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::actor::Actor;
 use crate::body::Body;
 use crate::digest::Digest;
-use crate::hold::{Ask, HoldKind, HoldPolicy, Resolution};
+use crate::hold::{Ask, Demand, HoldKind, HoldPolicy, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Seq};
 use crate::message::{FileDigest, Message, PolicyVerdict, Reply, ToolCall, ToolResult, is_default};
-use crate::name::{AgentName, InboxName, SessionId, Tenant, UserId, WorkerName};
+use crate::name::{AgentName, InboxName, RuleId, SessionId, Tenant, UserId, WorkerName};
 use crate::policy::Role;
 use crate::time::{Millis, Timestamp};
 
@@ -462,6 +462,9 @@ pub struct HoldOpened {
     /// How many people must agree; 0 and 1 mean one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub votes_needed: u32,
+    /// What each rule demands of those who decide; empty means one of whoever the agent says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub demands: Vec<Demand>,
     /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
@@ -495,6 +498,9 @@ pub struct HoldVoted {
     pub by: UserId,
     /// In what role.
     pub role: Role,
+    /// The rules whose demands their vote counts for; empty where the hold has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts_for: Vec<RuleId>,
     /// The message that decided, as its sender wrote it, for the history; models are not told it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<Message>>,
@@ -512,6 +518,9 @@ pub struct HoldEdited {
     /// How many people must agree now.
     #[serde(default, skip_serializing_if = "is_default")]
     pub votes_needed: u32,
+    /// What each rule demands now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub demands: Vec<Demand>,
     /// In what role the arguments were changed.
     pub role: Role,
     /// The message that decided, as its sender wrote it, for the history; models are not told it.

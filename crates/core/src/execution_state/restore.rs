@@ -341,6 +341,7 @@ impl Log<'_> {
                 edited,
                 judged: judged(),
                 votes_needed: 0,
+                demands: Vec::new(),
                 role: Role::Owner,
                 message: None,
             };
@@ -364,6 +365,7 @@ impl Log<'_> {
             digest: None,
             judged: (kind == HoldKind::Approval).then(judged),
             votes_needed: 0,
+            demands: Vec::new(),
             expires_at: policy.timeout.filter(|_| kind.can_expire()).map(|span| self.setting.at.plus(span)),
             policy,
             muted: false,
