@@ -6,9 +6,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::hold::Demand;
+use crate::hold::{Demand, HoldTerms};
 use crate::id::CallNo;
-use crate::message::{FileDigest, PolicyVerdict};
+use crate::message::{FileDigest, ObservedVerdict, PolicyVerdict};
 use crate::name::{GrantId, RuleId};
 
 /// What should happen to a call; later ones are stricter.
@@ -61,6 +61,10 @@ pub struct Verdicts {
     pub files: Vec<(CallNo, FileDigest)>,
     /// What people should know of a call before they let it run.
     pub warnings: Vec<(CallNo, String)>,
+    /// What rules say of the hold of a call, beside who decides.
+    pub terms: Vec<(CallNo, HoldTerms)>,
+    /// What rules that only observe would have done.
+    pub observed: Vec<(CallNo, ObservedVerdict)>,
 }
 
 /// All verdicts about one call, combined.
@@ -87,6 +91,7 @@ impl Verdicts {
                 rules: vec![RuleId::no_verdict()],
                 policy: self.policy,
                 grant: None,
+                observed: None,
             };
             return CombinedVerdict { judged, reason: None, votes: 1, demands: Vec::new() };
         };
@@ -95,8 +100,10 @@ impl Verdicts {
         rules.sort();
         rules.dedup();
         let grant = strictest.iter().find_map(|v| v.grant.clone());
+        let observed = self.observed.iter().find(|(no, _)| *no == call);
+        let observed = observed.map(|(_, would)| Box::new(would.clone()));
         CombinedVerdict {
-            judged: PolicyVerdict { effect, rules, policy: self.policy, grant },
+            judged: PolicyVerdict { effect, rules, policy: self.policy, grant, observed },
             reason: strictest.iter().find_map(|v| v.reason.clone()),
             votes: strictest.iter().map(|v| v.votes).max().unwrap_or(1).max(1),
             demands: strictest
@@ -119,6 +126,12 @@ impl Verdicts {
     #[must_use]
     pub fn warning(&self, call: CallNo) -> Option<String> {
         self.warnings.iter().find(|(no, _)| *no == call).map(|(_, warning)| warning.clone())
+    }
+
+    /// What rules say of the hold of a call, beside who decides.
+    #[must_use]
+    pub fn terms(&self, call: CallNo) -> HoldTerms {
+        self.terms.iter().find(|(no, _)| *no == call).map(|(_, terms)| terms.clone()).unwrap_or_default()
     }
 
     /// What whoever follows the run is told when this call is denied.

@@ -106,8 +106,13 @@ pub(super) fn hold_whole_batch(judgements: &mut [Judgement]) {
     let ready = |j: &&mut Judgement| j.hold.is_none() && j.call.refused.is_none();
     for judgement in judgements.iter_mut().filter(ready) {
         let policy = judgement.call.judged.as_ref().and_then(|judged| judged.policy);
-        let judged =
-            PolicyVerdict { effect: Effect::Hold, rules: vec![RuleId::batch()], policy, grant: None };
+        let judged = PolicyVerdict {
+            effect: Effect::Hold,
+            rules: vec![RuleId::batch()],
+            policy,
+            grant: None,
+            observed: None,
+        };
         judgement.hold = Some(CombinedVerdict { judged, reason: None, votes: 1, demands: Vec::new() });
     }
 }
@@ -132,9 +137,11 @@ pub(super) fn too_many_holds(max: usize) -> String {
 
 /// Opens the approval hold of a call that was judged.
 pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: CombinedVerdict) {
-    let policy = draft.ctx.definition.policy_for(&call.tool);
+    let terms = draft.ctx.verdicts.terms(call.no);
+    let policy = terms.over(draft.ctx.definition.policy_for(&call.tool));
     let warning = draft.ctx.verdicts.warning(call.no);
-    let ask = Ask { reason: name_files(combined.reason, &call.files), warning, ..Ask::default() };
+    let reason = name_files(combined.reason, &call.files);
+    let ask = Ask { reason, warning, stakes: terms.stakes, ..Ask::default() };
     open(
         draft,
         NewHold {

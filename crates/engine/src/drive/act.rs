@@ -129,7 +129,13 @@ impl Drive {
         }
         let definition = self.definition().await?;
         let arguments = |call| stored_call(&self.log, call).map(|stored| stored.arguments);
-        let verdicts = policy::of_run(agent.as_deref(), &definition, run, arguments);
+        let now = self.drives.host.clock.now();
+        let mut verdicts = policy::of_run(agent.as_deref(), &definition, (run, now), arguments);
+        if let Some(agent) = &agent {
+            let begun = ready.iter().filter_map(|call| Some((*call, stored_call(&self.log, *call)?)));
+            let begun = begun.map(|(call, stored)| (call, stored.tool, stored.arguments)).collect();
+            self.drives.look_at_preconditions(run, agent, begun, &mut verdicts).await;
+        }
         for call in ready {
             let Some(stored) = stored_call(&self.log, call) else {
                 return self

@@ -15,6 +15,7 @@ use standfast_core::body::Body;
 use standfast_core::command::{Command, FailKind, FailRun, RecordFailure, RecordReply};
 use standfast_core::event::{Envelope, Event};
 use standfast_core::mutant::Mutant;
+use standfast_core::name::ToolName;
 use standfast_core::policy::Verdicts;
 use standfast_core::run::{PromptBasis, Run, Stage};
 use standfast_core::transcript::{results_digest, transcript};
@@ -120,7 +121,14 @@ impl Drive {
             }
             Ok(reply) => {
                 let definition = self.definition().await?;
-                let mut verdicts = policy::of_reply(agent, &definition, run, &reply.calls);
+                let now = self.drives.host.clock.now();
+                let mut verdicts = policy::of_reply(agent, &definition, (run, now), &reply.calls);
+                let asked = policy::numbered(run, &reply.calls);
+                let asked = asked.filter_map(|(no, call)| {
+                    Some((no, ToolName::new(&call.tool).ok()?, call.arguments.clone()))
+                });
+                let asked = asked.collect();
+                self.drives.look_at_preconditions(run, agent, asked, &mut verdicts).await;
                 super::denied::refuse_denied(self, run, agent, &reply.calls, &mut verdicts).await;
                 let reply = RecordReply {
                     text: reply.text,

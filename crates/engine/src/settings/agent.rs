@@ -12,7 +12,9 @@ use standfast_core::event::Inbox;
 use standfast_core::id::StorageKind;
 use standfast_core::name::{InboxName, ToolName};
 use standfast_core::time::Millis;
+use standfast_policy::call::ToolDefault;
 
+use super::rules::Rules;
 use crate::auth::Approvers;
 use crate::model::Model;
 use crate::tool::Tool;
@@ -35,7 +37,12 @@ pub struct Agent {
     pub tools: BTreeMap<ToolName, Arc<dyn Tool>>,
     /// Which of its tools a person is asked about.
     pub needs_approval: BTreeSet<ToolName>,
-    /// Who may decide beside the owner.
+    /// Those of them, and of the others, whose entries do not say whether a person is asked: then it goes by their type, and
+    /// the policy's default is for those that may change something.
+    pub says_nothing: BTreeSet<ToolName>,
+    /// What its calls are judged by, beside what its tools say.
+    pub rules: Rules,
+    /// Who may decide.
     pub approvers: Approvers,
     /// How many of its runs are worked on at once.
     pub worker_pool: usize,
@@ -79,6 +86,8 @@ impl Agent {
             model,
             tools: BTreeMap::new(),
             needs_approval: BTreeSet::new(),
+            says_nothing: BTreeSet::new(),
+            rules: Rules::default(),
             approvers: Approvers::default(),
             worker_pool: WORKER_POOL,
             may_work: None,
@@ -96,6 +105,17 @@ impl Agent {
 }
 
 impl Agent {
+    /// What one of its tools says where no rule matches (C32).
+    #[must_use]
+    pub fn tool_default(&self, tool: &ToolName) -> ToolDefault {
+        match (self.needs_approval.contains(tool), self.says_nothing.contains(tool)) {
+            (true, false) => ToolDefault::RequiresApproval,
+            (true, true) => ToolDefault::ChangesWorld,
+            (false, false) => ToolDefault::NeedsNoApproval,
+            (false, true) => ToolDefault::ReadOnly,
+        }
+    }
+
     /// Whether a run with this definition is pinned to the agent as it is now.
     #[must_use]
     pub fn pins(&self, digest: Digest) -> bool {

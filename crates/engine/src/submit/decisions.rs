@@ -11,7 +11,7 @@ use standfast_core::command::{Choice, Command, Decide, Reject, Resolve, StoredCa
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
-use standfast_core::hold::HoldKind;
+use standfast_core::hold::{Demand, HoldKind};
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::message::Message;
 use standfast_core::name::ToolName;
@@ -24,11 +24,11 @@ use standfast_store::StoreError;
 
 use super::Submit;
 use crate::EngineError;
-use crate::auth::{Approvers, Principal, Scope, may_decide};
+use crate::auth::{Approvers, Principal, Scope, Standing, ToDecide, may_decide};
 use crate::commit::{Authority, Change, IdempotencyKey, is_leased_elsewhere};
 use crate::drive::account::account;
 use crate::drive::{Acceptance, DriveGuard, Queue, TakenRun};
-use crate::log::{Snapshot, needs, recorded};
+use crate::log::{Snapshot, demands, needs, recorded};
 use crate::policy;
 use crate::tool::Tool;
 
@@ -308,11 +308,19 @@ impl Submit {
         if let Some(agent) = &agent {
             what.cut_secrets(&holds, &agent.tools);
         }
-        let role = authority(by, facts, &holds, &self.host.approvers(&facts.agent));
         let closed = holds.iter().find_map(|hold| hold.closed.as_ref());
-        let recorded = match closed {
-            Some(closed) => recorded(closed.seq, snapshot.log().await?),
-            None => None,
+        let (recorded, log) = match closed {
+            Some(closed) => (recorded(closed.seq, snapshot.log().await?), snapshot.log().await?),
+            None => (None, &[] as &[Envelope]),
+        };
+        let mut demanding = Vec::new();
+        for hold in &holds {
+            demanding.push((hold, demands(hold, &row.run, log)));
+        }
+        let standing = authority(by, facts, &demanding, &self.host.approvers(&facts.agent));
+        let (role, counts_for) = match standing {
+            Some(standing) => (Some(standing.role), standing.counts_for),
+            None => (None, Vec::new()),
         };
         let definition = self.log.definition(&facts.agent, row.run.state.definition).await?;
         let is_open = role.is_some() && closed.is_none();
@@ -327,7 +335,8 @@ impl Submit {
         let can_begin = |hold: &&HoldRow| {
             let called = row.run.call(hold.id.key.call).map(|call| &call.tool);
             let tool = called.and_then(|tool| agent.as_ref()?.tools.get(tool));
-            tool.is_some_and(|tool| tool.look(&account(facts)).is_none())
+            let wants_a_look = agent.as_ref().is_some_and(|agent| agent.rules.wants_a_look());
+            tool.is_some_and(|tool| tool.look(&account(facts)).is_none()) && !wants_a_look
         };
         let mut begins = Vec::new();
         if let Some(taking) = &taking {
@@ -337,12 +346,13 @@ impl Submit {
         // What is about to be decided: edited arguments where there are some, the stored ones otherwise.
         let arguments =
             |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
-        let verdicts = policy::of_run(agent.as_deref(), &definition, &row.run, arguments);
+        let now = self.host.clock.now();
+        let verdicts = policy::of_run(agent.as_deref(), &definition, (&row.run, now), arguments);
         let endings = self.endings(who, &what).await?;
         let command = what.command(once.and_then(IdempotencyKey::chosen_key), message);
         let mut change = Change {
             actor: by.actor(),
-            authority: Authority { role, counts_for: Vec::new(), verdicts, recorded },
+            authority: Authority { role, counts_for, verdicts, recorded },
             commands: std::iter::once(command).chain(begins).collect(),
             writes: self.commit.mark(who, once),
         };
@@ -406,13 +416,27 @@ impl Submit {
     }
 }
 
-/// In what role somebody may decide all of these; none when one of them is not theirs.
-fn authority(by: &Decider, facts: &Facts, holds: &[HoldRow], approvers: &Approvers) -> Option<Role> {
-    let role = |hold: &HoldRow| match by {
-        Decider::Person(who) => may_decide(who, facts, hold.into(), approvers),
-        Decider::Callback(_) => (hold.kind == HoldKind::External).then_some(Role::Callback),
+/// By what right somebody may decide all of these; none when one of them is not theirs.
+fn authority(
+    by: &Decider,
+    facts: &Facts,
+    holds: &[(&HoldRow, Vec<Demand>)],
+    approvers: &Approvers,
+) -> Option<Standing> {
+    let standing = |(hold, demands): &(&HoldRow, Vec<Demand>)| match by {
+        Decider::Person(who) => {
+            let hold = ToDecide { kind: hold.kind, tool: hold.tool.as_ref(), demands };
+            may_decide(who, facts, hold, approvers).ok()
+        }
+        Decider::Callback(_) => {
+            let reports = Standing { role: Role::Callback, counts_for: Vec::new() };
+            (hold.kind == HoldKind::External).then_some(reports)
+        }
     };
-    let mut roles = holds.iter().map(role);
-    let first = roles.next()?;
-    roles.try_fold(first?, |first, role| role.map(|_| first))
+    let mut standings = holds.iter().map(standing);
+    let first = standings.next()??;
+    standings.try_fold(first, |mut all, one| {
+        all.counts_for.extend(one?.counts_for);
+        Some(all)
+    })
 }

@@ -85,6 +85,10 @@ fn held(kind: HoldKind, call: u32) -> HoldView {
         recorded: None,
         path: Vec::new(),
         may_decide: true,
+        why_not: None,
+        deciders: String::new(),
+        demands: Vec::new(),
+        drift: Vec::new(),
         may_log_in: false,
     }
 }
