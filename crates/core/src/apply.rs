@@ -8,13 +8,14 @@ use crate::digest;
 use crate::event::{
     AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, ReleaseReason, RunStarted,
 };
-use crate::hold::{Hold, HoldKind, Resolution};
+use crate::hold::{Escalation, Hold, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, RunId};
 use crate::message::{ToolCall, ToolResult};
 use crate::mutant::Mutant;
 use crate::name::RuleId;
 use crate::policy::Effect;
 use crate::run::{Call, CallAttempt, CallOutcome, CallState, Facts, InboxEntry, Run, Stage, State};
+use crate::time::Timestamp;
 use crate::transcript;
 
 /// Folds a whole log. None when it is empty or does not begin with `run.started`.
@@ -165,12 +166,14 @@ fn change(run: &mut Run, envelope: &Envelope) {
                 if !hold.votes.contains(&voted.by) {
                     hold.votes.push(voted.by.clone());
                 }
+                hold.stood_in.extend(voted.in_place_of.clone());
             });
         }
         Event::HoldEdited(edited) => {
             with_hold(state, edited.hold, |hold| {
                 hold.revision = edited.edited.revision;
                 hold.votes.clear();
+                hold.stood_in.clear();
                 hold.votes_needed = edited.votes_needed;
                 hold.rules = holding_rules(edited.judged.effect, &edited.judged.rules, &hold.rules);
             });
@@ -180,7 +183,10 @@ fn change(run: &mut Run, envelope: &Envelope) {
             });
         }
         Event::HoldAssigned(assigned) => {
-            with_hold(state, assigned.hold, |hold| hold.assignee.clone_from(&assigned.to));
+            with_hold(state, assigned.hold, |hold| {
+                hold.assignee.clone_from(&assigned.to);
+                hold.assigned_until = assigned.until;
+            });
         }
         Event::HoldReminded(reminded) => {
             with_hold(state, reminded.hold, |hold| hold.remind_at = reminded.next_at)
@@ -194,6 +200,19 @@ fn change(run: &mut Run, envelope: &Envelope) {
                 hold.expires_at = reopened.expires_at;
             });
         }
+        Event::HoldEscalated(escalated) => with_hold(state, escalated.hold, |hold| {
+            let planned = |one: &Escalation| one.to == escalated.to && one.rule == escalated.rule;
+            if let Some(at) = hold.escalations.iter().position(planned) {
+                hold.escalations.remove(at);
+            }
+            let (to, rule) = (escalated.to.clone(), escalated.rule.clone());
+            hold.escalated.push(Escalation { at: envelope.at, to, rule });
+        }),
+        Event::HoldDelegated(delegated) => with_hold(state, delegated.hold, |hold| {
+            // One place is given to one person at a time.
+            hold.delegations.retain(|one| one.by != delegated.delegation.by);
+            hold.delegations.push(delegated.delegation.clone());
+        }),
         Event::HoldResolved(resolved) => {
             run.state.request = run.request();
             resolve(&mut run.state, envelope, resolved);
@@ -288,14 +307,15 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
         expires_at: opened.expires_at,
         expired_at: None,
         // Nobody is notified of a muted hold, so nobody is reminded of it.
-        remind_at: opened
-            .policy
-            .remind_after
-            .filter(|span| !opened.muted && span.0 > 0)
-            .map(|span| envelope.at.plus(span)),
+        remind_at: opened.remind_at.or_else(|| plain_reminder(envelope, opened)).filter(|_| !opened.muted),
         policy: opened.policy.clone(),
         muted: opened.muted,
         assignee: None,
+        assigned_until: None,
+        escalations: opened.escalations.clone(),
+        escalated: Vec::new(),
+        delegations: Vec::new(),
+        stood_in: Vec::new(),
         child: opened.ask.child,
         attempt: opened.attempt,
         processing: false,
@@ -343,6 +363,11 @@ fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
             call.show(Some(edited.digest), &edited.files);
         }
     });
+}
+
+/// The reminder of a hold that says only after which span.
+fn plain_reminder(envelope: &Envelope, opened: &HoldOpened) -> Option<Timestamp> {
+    opened.policy.remind_after.filter(|span| span.0 > 0).map(|span| envelope.at.plus(span))
 }
 
 /// Where a call stands after its hold was resolved: the one table of what each answer means for each kind.

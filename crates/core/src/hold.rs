@@ -184,6 +184,35 @@ pub struct HoldPolicy {
     /// How long before people are reminded; none means never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remind_after: Option<Millis>,
+    /// How long before others are asked as well; none means never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escalate_after: Option<Millis>,
+    /// Who is asked then, such as `group:ops`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalate_to: Vec<String>,
+}
+
+/// Others are to be asked as well, if nobody has decided by then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Escalation {
+    /// When.
+    pub at: Timestamp,
+    /// Who, such as `group:ops`.
+    pub to: Vec<String>,
+    /// The rule that they may decide for; none means all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleId>,
+}
+
+/// Somebody decides a hold in the place of another person, for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delegation {
+    /// Whose place it is.
+    pub by: UserId,
+    /// Who stands in.
+    pub to: UserId,
+    /// Until when.
+    pub until: Timestamp,
 }
 
 /// What people, or the outside system, are asked. Arguments are not repeated here: they stand in the call.
@@ -288,6 +317,21 @@ pub struct Hold {
     /// Who is asked in particular.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<UserId>,
+    /// Until when; none means until somebody says otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assigned_until: Option<Timestamp>,
+    /// Who will be asked as well, and when; the earliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalations: Vec<Escalation>,
+    /// Who is asked as well by now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalated: Vec<Escalation>,
+    /// Who decides in whose place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delegations: Vec<Delegation>,
+    /// In whose place somebody has agreed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stood_in: Vec<UserId>,
     /// The sub-run whose end settles it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<RunId>,
@@ -324,7 +368,13 @@ impl Hold {
             Some(_) => self.grace_ends_at(),
             None => self.expires_at.filter(|_| self.kind.can_expire()),
         };
-        [deadline, self.remind_at].into_iter().flatten().min()
+        let escalation = self.escalations.first().map(|next| next.at);
+        [deadline, self.remind_at, escalation, self.assigned_until].into_iter().flatten().min()
+    }
+
+    /// In whose place this person decides now, if it is not their own.
+    pub fn delegated_to<'a>(&'a self, who: &'a UserId, now: Timestamp) -> impl Iterator<Item = &'a Delegation> {
+        self.delegations.iter().filter(move |one| one.to == *who && now < one.until)
     }
 
     /// Whether more than one person must agree.

@@ -6,9 +6,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
+use crate::hold::Escalation;
 use crate::id::CallNo;
 use crate::message::{FileDigest, PolicyVerdict};
 use crate::name::{GrantId, RuleId};
+use crate::time::Timestamp;
 
 /// What should happen to a call; later ones are stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -58,6 +60,19 @@ pub struct Verdicts {
     pub files: Vec<(CallNo, FileDigest)>,
     /// What people should know of a call before they let it run.
     pub warnings: Vec<(CallNo, String)>,
+    /// When time does what to the hold of a call, where that is not the plain span of its policy.
+    pub times: Vec<(CallNo, HoldTimes)>,
+}
+
+/// When time does what to a hold: worked out by the engine, which knows business hours.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HoldTimes {
+    /// When it expires; none means never.
+    pub expires_at: Option<Timestamp>,
+    /// When people are reminded, for the first time or again; none means never.
+    pub remind_at: Option<Timestamp>,
+    /// When who is asked as well.
+    pub escalations: Vec<Escalation>,
 }
 
 /// All verdicts about one call, combined.
@@ -111,6 +126,12 @@ impl Verdicts {
         self.warnings.iter().find(|(no, _)| *no == call).map(|(_, warning)| warning.clone())
     }
 
+    /// When time does what to the hold of a call; none where the plain spans of its policy count.
+    #[must_use]
+    pub fn times(&self, call: CallNo) -> Option<&HoldTimes> {
+        self.times.iter().find(|(no, _)| *no == call).map(|(_, times)| times)
+    }
+
     /// What whoever follows the run is told when this call is denied.
     #[must_use]
     pub fn note(&self, call: CallNo) -> Option<&str> {
@@ -133,6 +154,8 @@ pub enum Role {
     Callback,
     /// The server itself: a sub-run that ended, a tool's late result, a tool that may look again.
     System,
+    /// Stands in for somebody who may decide, for a while.
+    Delegate,
 }
 
 #[cfg(test)]

@@ -221,6 +221,7 @@ fn answer_recovery(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<(), Ref
         hold,
         resolution,
         role: Some(Role::System),
+        in_place_of: None,
         idempotency_key: None,
         late: false,
         judged: None,

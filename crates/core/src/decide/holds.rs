@@ -10,8 +10,7 @@ use crate::command::{Choice, Decide, Edit, Reject, Resolve};
 use crate::definition::ToolSpec;
 use crate::digest::{self, Digest};
 use crate::event::{
-    Driver, Event, HoldAssigned, HoldEdited, HoldReopened, HoldResolved, HoldVoted, Outcome, RunRepinned,
-    ShownSchema,
+    Driver, Event, HoldEdited, HoldResolved, HoldVoted, Outcome, RunRepinned, ShownSchema,
 };
 use crate::hold::{EditedArguments, Hold, HoldKind, OnDeny, RecordedDecision, Resolution};
 use crate::id::{CallNo, HoldKey};
@@ -22,7 +21,6 @@ use crate::name::UserId;
 use crate::policy::{CombinedVerdict, Effect, Role};
 use crate::refusal::Refusal;
 use crate::run::{Call, CallState};
-use crate::time::Timestamp;
 
 pub(super) fn resolve(
     draft: &mut Draft<'_>,
@@ -46,7 +44,7 @@ pub(super) fn resolve(
     // finds out by itself how things are outside may look again.
     let is_others = match role {
         Role::System => hold.child.is_none() && !hold.resumes,
-        Role::Owner | Role::Approver | Role::Admin | Role::Callback => hold.child.is_some(),
+        Role::Owner | Role::Approver | Role::Admin | Role::Callback | Role::Delegate => hold.child.is_some(),
     };
     if !is_taken || is_others {
         return Err(Refusal::WrongKind { hold: draft.run.hold_id(key), kind: hold.kind });
@@ -128,10 +126,12 @@ pub(super) fn reject(
             HoldKind::External | HoldKind::Recovery => false,
         };
         if takes_a_no {
+            let in_place_of = in_place_of(draft, &hold, role);
             draft.emit(Event::HoldResolved(Box::new(HoldResolved {
                 hold: hold.key,
                 resolution: Resolution::Deny { reason: reject.reason.clone() },
                 role: Some(role),
+                in_place_of,
                 idempotency_key: reject.idempotency_key.clone(),
                 late: hold.expired_at.is_some(),
                 judged: None,
@@ -174,39 +174,6 @@ pub(super) fn edit(draft: &mut Draft<'_>, edit: &Edit, open_before: &[HoldKey]) 
     Ok(emit_edit(draft, &hold, change, role))
 }
 
-pub(super) fn assign(
-    draft: &mut Draft<'_>,
-    key: HoldKey,
-    to: Option<&UserId>,
-    open_before: &[HoldKey],
-) -> Result<Answer, Refusal> {
-    let Some(hold) = draft.run.hold(key) else { return closed(draft, key, open_before, None) };
-    let is_already = hold.assignee.as_ref() == to;
-    authority(draft, key)?;
-    if is_already {
-        return Ok(Answer::Repeated);
-    }
-    draft.emit(Event::HoldAssigned(HoldAssigned { hold: key, to: to.cloned() }));
-    Ok(Answer::Done)
-}
-
-/// Only a kept hold that expired: what silence closed stays closed, because the run went on from it.
-pub(super) fn reopen(
-    draft: &mut Draft<'_>,
-    key: HoldKey,
-    expires_at: Option<Timestamp>,
-    open_before: &[HoldKey],
-) -> Result<Answer, Refusal> {
-    let Some(hold) = draft.run.hold(key) else { return closed(draft, key, open_before, None) };
-    let is_expired = hold.expired_at.is_some();
-    authority(draft, key)?;
-    if !is_expired {
-        return Err(Refusal::NotExpired(draft.run.hold_id(key)));
-    }
-    draft.emit(Event::HoldReopened(HoldReopened { hold: key, expires_at }));
-    Ok(Answer::Done)
-}
-
 /// Moves the run to another definition; a hold that said something pinned is gone is answered by it.
 pub(super) fn repin(draft: &mut Draft<'_>, definition: Digest) -> Result<Answer, Refusal> {
     draft.refuse_if_ended()?;
@@ -243,7 +210,7 @@ fn shown_schemas(draft: &Draft<'_>) -> Vec<ShownSchema> {
 }
 
 /// What is said of a hold that is not open: who decided it and when, or that its time had passed.
-fn closed(
+pub(super) fn closed(
     draft: &Draft<'_>,
     key: HoldKey,
     open_before: &[HoldKey],
@@ -290,7 +257,7 @@ fn is_repeat(wanted: &Resolve, recorded: &RecordedDecision) -> bool {
 }
 
 /// In which role the sender decides this hold.
-fn authority(draft: &Draft<'_>, hold: HoldKey) -> Result<Role, Refusal> {
+pub(super) fn authority(draft: &Draft<'_>, hold: HoldKey) -> Result<Role, Refusal> {
     role(draft).ok_or_else(|| Refusal::NotAllowed(Some(draft.run.hold_id(hold))))
 }
 
@@ -317,6 +284,12 @@ fn refuse_if_stale(draft: &Draft<'_>, hold: &Hold, decide: &Decide) -> Result<()
     Ok(())
 }
 
+/// In whose place the sender decides.
+fn in_place_of(draft: &Draft<'_>, hold: &Hold, role: Role) -> Option<UserId> {
+    let who = draft.ctx.actor.user().filter(|_| role == Role::Delegate)?;
+    hold.delegated_to(who, draft.now).next().map(|one| one.by.clone())
+}
+
 /// Each person counts once; the last one needed decides.
 fn cast_vote(
     draft: &mut Draft<'_>,
@@ -327,13 +300,17 @@ fn cast_vote(
     let Some(by) = draft.ctx.actor.user().cloned() else {
         return Err(Refusal::NotAllowed(Some(draft.run.hold_id(hold.key))));
     };
-    if hold.votes.contains(&by) {
+    let place = in_place_of(draft, hold, role);
+    let counts_already = |who: &UserId| hold.votes.contains(who) || hold.stood_in.contains(who);
+    // Neither a person nor a place counts twice.
+    if counts_already(&by) || place.as_ref().is_some_and(counts_already) {
         return Ok(Answer::Repeated);
     }
     draft.emit(Event::HoldVoted(HoldVoted {
         hold: hold.key,
         by,
         role,
+        in_place_of: place.clone(),
         message: wanted.and_then(|wanted| wanted.message.clone()),
     }));
     let votes = u32::try_from(hold.votes.len() + 1).unwrap_or(u32::MAX);
@@ -346,6 +323,7 @@ fn cast_vote(
         hold: hold.key,
         resolution: Resolution::Approve { edited: None },
         role: Some(role),
+        in_place_of: place,
         idempotency_key: wanted.and_then(|wanted| wanted.idempotency_key.clone()),
         late: hold.expired_at.is_some(),
         judged: None,
@@ -415,10 +393,12 @@ fn emit(
         | Resolution::Withdraw
         | Resolution::Supersede => None,
     };
+    let in_place_of = in_place_of(draft, hold, role);
     draft.emit(Event::HoldResolved(Box::new(HoldResolved {
         hold: hold.key,
         resolution,
         role: Some(role),
+        in_place_of,
         idempotency_key: wanted.idempotency_key.clone(),
         late: hold.expired_at.is_some(),
         judged,
@@ -432,6 +412,7 @@ fn resolved(hold: &Hold, resolution: Resolution, role: Option<Role>) -> Event {
         hold: hold.key,
         resolution,
         role,
+        in_place_of: None,
         idempotency_key: None,
         late: false,
         judged: None,

@@ -342,6 +342,7 @@ impl Log<'_> {
                 judged: judged(),
                 votes_needed: 0,
                 role: Role::Owner,
+                in_place_of: None,
                 message: None,
             };
             self.push(Event::HoldEdited(edited));
@@ -365,6 +366,8 @@ impl Log<'_> {
             judged: (kind == HoldKind::Approval).then(judged),
             votes_needed: 0,
             expires_at: policy.timeout.filter(|_| kind.can_expire()).map(|span| self.setting.at.plus(span)),
+            remind_at: None,
+            escalations: Vec::new(),
             policy,
             muted: false,
             attempt: 0,

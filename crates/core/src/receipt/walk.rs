@@ -90,6 +90,8 @@ impl Walk<'_> {
             Event::HoldReminded(reminded) => self.of_hold(reminded.hold, |_| {}),
             Event::HoldExpired(expired) => self.of_hold(expired.hold, |_| {}),
             Event::HoldReopened(reopened) => self.of_hold(reopened.hold, |_| {}),
+            Event::HoldEscalated(escalated) => self.of_hold(escalated.hold, |_| {}),
+            Event::HoldDelegated(delegated) => self.of_hold(delegated.hold, |_| {}),
             Event::RunStarted(_)
             | Event::RunClaimed(_)
             | Event::RunReleased(_)

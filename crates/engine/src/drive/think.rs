@@ -248,6 +248,8 @@ fn is_own_word(envelope: &Envelope) -> bool {
         | Event::HoldReminded(_)
         | Event::HoldExpired(_)
         | Event::HoldReopened(_)
+        | Event::HoldEscalated(_)
+        | Event::HoldDelegated(_)
         | Event::HoldResolved(_) => false,
     }
 }

@@ -254,7 +254,9 @@ fn said(place: Place<'_>, envelope: &Envelope, events: &[Envelope]) -> Option<wi
         | Event::HoldAssigned(_)
         | Event::HoldReminded(_)
         | Event::HoldExpired(_)
-        | Event::HoldReopened(_) => None,
+        | Event::HoldReopened(_)
+        | Event::HoldEscalated(_)
+        | Event::HoldDelegated(_) => None,
     }
 }
 
