@@ -8,7 +8,7 @@ use crate::digest;
 use crate::event::{
     AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, ReleaseReason, RunStarted,
 };
-use crate::hold::{Escalation, Hold, HoldKind, Resolution};
+use crate::hold::{Demand, Escalation, Hold, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, RunId};
 use crate::message::{ToolCall, ToolResult};
 use crate::mutant::Mutant;
@@ -165,6 +165,10 @@ fn change(run: &mut Run, envelope: &Envelope) {
             with_hold(state, voted.hold, |hold| {
                 if !hold.votes.contains(&voted.by) {
                     hold.votes.push(voted.by.clone());
+                    let counts = |demand: &&mut Demand| voted.counts_for.contains(&demand.rule);
+                    for demand in hold.demands.iter_mut().filter(counts) {
+                        demand.agreed.push(voted.by.clone());
+                    }
                 }
                 hold.stood_in.extend(voted.in_place_of.clone());
             });
@@ -175,6 +179,7 @@ fn change(run: &mut Run, envelope: &Envelope) {
                 hold.votes.clear();
                 hold.stood_in.clear();
                 hold.votes_needed = edited.votes_needed;
+                hold.demands.clone_from(&edited.demands);
                 hold.rules = holding_rules(edited.judged.effect, &edited.judged.rules, &hold.rules);
             });
             with_call(state, edited.hold.call, |call| {
@@ -205,6 +210,11 @@ fn change(run: &mut Run, envelope: &Envelope) {
             if let Some(at) = hold.escalations.iter().position(planned) {
                 hold.escalations.remove(at);
             }
+            // Where a rule names its own people, these are among them from now on.
+            let concerned =
+                |demand: &&mut Demand| escalated.rule.as_ref().is_none_or(|rule| *rule == demand.rule);
+            let named = hold.demands.iter_mut().filter(concerned).filter_map(|one| one.approvers.as_mut());
+            named.for_each(|approvers| approvers.extend(escalated.to.iter().cloned()));
             let (to, rule) = (escalated.to.clone(), escalated.rule.clone());
             hold.escalated.push(Escalation { at: envelope.at, to, rule });
         }),
@@ -304,6 +314,7 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
         revision: opened.revision,
         votes_needed: opened.votes_needed,
         votes: Vec::new(),
+        demands: opened.demands.clone(),
         expires_at: opened.expires_at,
         expired_at: None,
         // Nobody is notified of a muted hold, so nobody is reminded of it.

@@ -12,9 +12,10 @@ mod values;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
+use crate::approver::Approver;
 use crate::body::Body;
 use crate::digest::Digest;
-use crate::hold::{Ask, Delegation, Escalation, HoldKind, HoldPolicy, Resolution};
+use crate::hold::{Ask, Delegation, Demand, Escalation, HoldKind, HoldPolicy, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Seq};
 use crate::message::{FileDigest, Message, PolicyVerdict, Reply, ToolCall, ToolResult, is_default};
 use crate::name::{AgentName, InboxName, RuleId, SessionId, Tenant, UserId, WorkerName};
@@ -470,6 +471,9 @@ pub struct HoldOpened {
     /// How many people must agree; 0 and 1 mean one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub votes_needed: u32,
+    /// What each rule demands of those who decide; empty means one of whoever the agent says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub demands: Vec<Demand>,
     /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
@@ -512,6 +516,9 @@ pub struct HoldVoted {
     /// In whose place; absent when in their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_place_of: Option<UserId>,
+    /// The rules whose demands their vote counts for; empty where the hold has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts_for: Vec<RuleId>,
     /// The message that decided, as its sender wrote it, for the history; models are not told it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<Message>>,
@@ -529,6 +536,9 @@ pub struct HoldEdited {
     /// How many people must agree now.
     #[serde(default, skip_serializing_if = "is_default")]
     pub votes_needed: u32,
+    /// What each rule demands now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub demands: Vec<Demand>,
     /// In what role the arguments were changed.
     pub role: Role,
     /// The message that decided, as its sender wrote it, for the history; models are not told it.
@@ -554,8 +564,8 @@ pub struct HoldAssigned {
 pub struct HoldEscalated {
     /// Which hold.
     pub hold: HoldKey,
-    /// Who is asked as well, such as `group:ops`.
-    pub to: Vec<String>,
+    /// Who is asked as well.
+    pub to: Vec<Approver>,
     /// The rule that they may decide for; absent when all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleId>,

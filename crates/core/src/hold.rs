@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
+use crate::approver::{Approver, SelfApproval};
 use crate::body::Body;
 use crate::id::{CallNo, HoldKey, RunId, Seq};
 use crate::json::RawJson;
@@ -187,9 +188,9 @@ pub struct HoldPolicy {
     /// How long before others are asked as well; none means never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escalate_after: Option<Millis>,
-    /// Who is asked then, such as `group:ops`.
+    /// Who is asked then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub escalate_to: Vec<String>,
+    pub escalate_to: Vec<Approver>,
 }
 
 /// Others are to be asked as well, if nobody has decided by then.
@@ -197,8 +198,8 @@ pub struct HoldPolicy {
 pub struct Escalation {
     /// When.
     pub at: Timestamp,
-    /// Who, such as `group:ops`.
-    pub to: Vec<String>,
+    /// Who.
+    pub to: Vec<Approver>,
     /// The rule that they may decide for; none means all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleId>,
@@ -213,6 +214,9 @@ pub struct Delegation {
     pub to: UserId,
     /// Until when.
     pub until: Timestamp,
+    /// The rules whose demands they count for; empty where the hold has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts_for: Vec<RuleId>,
 }
 
 /// What people, or the outside system, are asked. Arguments are not repeated here: they stand in the call.
@@ -275,6 +279,67 @@ pub fn name_files(reason: Option<String>, files: &[FileDigest]) -> Option<String
     Some(plain.map_or_else(|| named.clone(), |plain| format!("{plain}. {named}")))
 }
 
+/// What one rule demands of those who decide a hold (C24). Where several rules hold a call, each one's demand must be met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    /// The rule.
+    pub rule: RuleId,
+    /// Exactly who may decide for it; absent means whoever the agent says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvers: Option<Vec<Approver>>,
+    /// How many of them must agree; 0 and 1 mean one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub quorum: u32,
+    /// Whether whoever started the run may be one of them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub self_approval: SelfApproval,
+    /// Who has agreed and counts for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agreed: Vec<UserId>,
+}
+
+impl Demand {
+    /// One of whoever the agent says: what a rule demands that says nothing itself.
+    #[must_use]
+    pub fn of(rule: RuleId) -> Demand {
+        Demand { rule, approvers: None, quorum: 0, self_approval: SelfApproval::Allow, agreed: Vec::new() }
+    }
+
+    /// How many must still agree.
+    #[must_use]
+    pub fn missing(&self) -> u32 {
+        let agreed = u32::try_from(self.agreed.len()).unwrap_or(u32::MAX);
+        self.quorum.max(1).saturating_sub(agreed)
+    }
+
+    /// Whether it is what every hold demands anyway.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        self.approvers.is_none() && self.quorum <= 1 && self.self_approval == SelfApproval::Allow
+    }
+
+    /// Demands as a hold keeps them: each rule's once, nobody has agreed, and none at all where all are the usual one.
+    #[must_use]
+    pub fn listed(demands: impl IntoIterator<Item = Demand>) -> Vec<Demand> {
+        let mut listed: Vec<Demand> = Vec::new();
+        for demand in demands {
+            if listed.iter().all(|one| one.rule != demand.rule) {
+                listed.push(Demand { agreed: Vec::new(), ..demand });
+            }
+        }
+        if listed.iter().all(Demand::is_usual) {
+            listed.clear();
+        }
+        listed
+    }
+
+    /// How many people must agree at least: one counts for every demand that they may decide.
+    #[must_use]
+    pub fn votes(demands: &[Demand]) -> u32 {
+        demands.iter().map(|demand| demand.quorum).max().unwrap_or(0).max(1)
+    }
+}
+
 /// An open hold, as the run carries it: control state only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
@@ -299,6 +364,9 @@ pub struct Hold {
     /// Who has agreed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub votes: Vec<UserId>,
+    /// What each rule demands of those who decide; empty means one of whoever the agent says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub demands: Vec<Demand>,
     /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
@@ -372,15 +440,32 @@ impl Hold {
         [deadline, self.remind_at, escalation, self.assigned_until].into_iter().flatten().min()
     }
 
+    /// Who may decide beside those that the agent says, because it was escalated to them.
+    pub fn asked_as_well(&self) -> impl Iterator<Item = &Approver> {
+        self.escalated.iter().flat_map(|escalation| &escalation.to)
+    }
+
     /// In whose place this person decides now, if it is not their own.
     pub fn delegated_to<'a>(&'a self, who: &'a UserId, now: Timestamp) -> impl Iterator<Item = &'a Delegation> {
         self.delegations.iter().filter(move |one| one.to == *who && now < one.until)
     }
 
-    /// Whether more than one person must agree.
+    /// Whether one person's yes may be too little.
     #[must_use]
     pub fn has_quorum(&self) -> bool {
-        self.votes_needed > 1
+        self.votes_needed > 1 || self.demands.len() > 1
+    }
+
+    /// How many people must still agree at least.
+    #[must_use]
+    pub fn votes_missing(&self) -> u32 {
+        let votes = u32::try_from(self.votes.len()).unwrap_or(u32::MAX);
+        let needed = self.votes_needed.max(1).saturating_sub(votes);
+        match self.demands.iter().map(Demand::missing).max() {
+            // Whoever agreed may count for one demand and not for another.
+            Some(missing) => missing,
+            None => needed,
+        }
     }
 }
 

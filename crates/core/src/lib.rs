@@ -8,6 +8,7 @@
 
 pub mod actor;
 pub mod apply;
+pub mod approver;
 pub mod base32;
 pub mod body;
 pub mod command;

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::hold::Escalation;
+use crate::hold::{Demand, Escalation};
 use crate::id::CallNo;
 use crate::message::{FileDigest, PolicyVerdict};
 use crate::name::{GrantId, RuleId};
@@ -37,6 +37,8 @@ pub struct Verdict {
     pub reason: Option<String>,
     /// How many people must agree; 1 is the usual.
     pub votes: u32,
+    /// Who must agree where it holds, if the rule says; whoever decides the hold answers a rule that does not.
+    pub demand: Option<Demand>,
     /// What whoever follows the run is told when it denies the call.
     pub note: Option<String>,
 }
@@ -45,7 +47,7 @@ impl Verdict {
     /// A verdict of one rule, asking one person if it holds.
     #[must_use]
     pub fn new(effect: Effect, rule: RuleId) -> Verdict {
-        Verdict { effect, rule, grant: None, reason: None, votes: 1, note: None }
+        Verdict { effect, rule, grant: None, reason: None, votes: 1, demand: None, note: None }
     }
 }
 
@@ -84,6 +86,8 @@ pub struct CombinedVerdict {
     pub reason: Option<String>,
     /// How many people must agree, if it holds.
     pub votes: u32,
+    /// What each rule demands of those who decide, if it holds.
+    pub demands: Vec<Demand>,
 }
 
 impl Verdicts {
@@ -98,7 +102,7 @@ impl Verdicts {
                 policy: self.policy,
                 grant: None,
             };
-            return CombinedVerdict { judged, reason: None, votes: 1 };
+            return CombinedVerdict { judged, reason: None, votes: 1, demands: Vec::new() };
         };
         let strictest: Vec<&&Verdict> = mine.iter().filter(|v| v.effect == effect).collect();
         let mut rules: Vec<RuleId> = strictest.iter().map(|v| v.rule.clone()).collect();
@@ -109,6 +113,11 @@ impl Verdicts {
             judged: PolicyVerdict { effect, rules, policy: self.policy, grant },
             reason: strictest.iter().find_map(|v| v.reason.clone()),
             votes: strictest.iter().map(|v| v.votes).max().unwrap_or(1).max(1),
+            demands: strictest
+                .iter()
+                .filter(|v| v.effect == Effect::Hold)
+                .filter_map(|v| v.demand.clone())
+                .collect(),
         }
     }
 }

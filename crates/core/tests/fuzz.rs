@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use standfast_core::actor::Actor;
+use standfast_core::approver::Approver;
 use standfast_core::body::Body;
 use standfast_core::command::{
     AskedCall, Choice, ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, RecordFailure, Reject,
@@ -136,7 +137,7 @@ fn setups() -> impl Strategy<Value = Setup> {
             after_grace,
             remind_after,
             escalate_after,
-            escalate_to: escalate_after.map(|_| "group:ops".to_owned()).into_iter().collect(),
+            escalate_to: escalate_after.map(|_| Approver::parse("group:ops").unwrap()).into_iter().collect(),
         },
     );
     let driver = prop_oneof![2 => Just(Driver::Loop), 1 => Just(Driver::Outside)];

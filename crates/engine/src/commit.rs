@@ -18,7 +18,7 @@ use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
 use standfast_core::hold::RecordedDecision;
 use standfast_core::id::RunId;
-use standfast_core::name::{AgentName, UserId};
+use standfast_core::name::{AgentName, RuleId, UserId};
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::project::RunRow;
 use standfast_core::run::Facts;
@@ -52,6 +52,8 @@ pub(crate) struct Change {
 pub(crate) struct Authority {
     /// In what role the sender decides holds.
     pub(crate) role: Option<Role>,
+    /// The rules whose demands on a hold the sender counts for.
+    pub(crate) counts_for: Vec<RuleId>,
     /// What rules and grants say of the calls.
     pub(crate) verdicts: Verdicts,
     /// The recorded decision of a hold that is no longer open.
@@ -165,6 +167,7 @@ impl Commit {
             definition,
             verdicts: authority.verdicts,
             authority: authority.role,
+            counts_for: authority.counts_for,
             recorded: authority.recorded,
             over_soft_cap: false,
         };

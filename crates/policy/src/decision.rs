@@ -3,12 +3,11 @@
 //! Deny is stricter than hold, hold than allow. So adding a hold or deny rule never loosens anything, and only an allow rule
 //! does, against the default alone. In `observe` mode rules change nothing, and what they would have done is said beside it.
 
-use standfast_core::hold::{OnDeny, OnTimeout};
+use standfast_core::hold::{Demand, OnDeny, OnTimeout};
 use standfast_core::name::RuleId;
 use standfast_core::policy::{Effect, Verdict};
 use standfast_core::time::{Millis, Timestamp};
 
-use crate::approver::Approver;
 use crate::budget::Budget;
 use crate::call::{Call, ToolDefault};
 use crate::effect_key::{EffectKey, NoKey};
@@ -16,7 +15,8 @@ use crate::hours::BusinessHours;
 use crate::matching::{CheckedRule, RuleOutcome};
 use crate::policy::Policy;
 use crate::quorum::Requirement;
-use crate::rule::{GrantRule, Mode, Precondition, Risk, SelfApproval};
+use crate::rule::{GrantRule, Mode, Precondition, Risk};
+use standfast_core::approver::{Approver, SelfApproval};
 
 /// The rule of tools in `high_risk_tools`.
 pub const HIGH_RISK: &str = "policy:high_risk_tools";
@@ -342,8 +342,10 @@ impl Decision {
             self.requirements.iter().find(|one| one.rule == *rule).map_or(1, |requirement| requirement.quorum)
         };
         let reason = (!self.because.is_empty()).then(|| self.because.join(". "));
+        let demand = |rule: &RuleId| self.requirements.iter().find(|one| one.rule == *rule).map(Demand::from);
         let verdict = |rule: &RuleId| Verdict {
             votes: votes(rule),
+            demand: demand(rule),
             reason: reason.clone(),
             ..Verdict::new(self.effect, rule.clone())
         };

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use standfast_core::name::{AgentName, GroupName, RoleName, SessionId, ToolName, UserId};
 
-use crate::approver::{Approver, Person};
 use crate::call::Call;
 use crate::matching::{CheckedRule, RuleOutcome};
 use crate::problem::Problem;
 use crate::rule::Example;
 use crate::value::{Arguments, Value};
+use standfast_core::approver::{Approver, Person};
 
 /// Checks the examples of a rule.
 pub(crate) fn check(rule: &CheckedRule, problems: &mut Vec<Problem>) {

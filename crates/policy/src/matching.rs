@@ -113,7 +113,7 @@ impl CheckedRule {
     }
 
     fn caller_truth(&self, call: &Call) -> Truth {
-        let means = |callers: &Vec<crate::approver::Approver>| {
+        let means = |callers: &Vec<standfast_core::approver::Approver>| {
             callers.iter().any(|one| one.means(&call.caller, &call.caller.user))
         };
         Truth::of(self.rule.caller.as_ref().is_none_or(means))

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use standfast_core::approver::{Approver, SelfApproval};
 use standfast_core::digest::{self, Digest};
 use standfast_core::hold::{OnDeny, OnTimeout};
 use standfast_core::policy::Effect;
 
-use crate::approver::Approver;
 use crate::budget::Budget;
 use crate::effect_key::KeyTemplate;
 use crate::hours::BusinessHours;
@@ -101,16 +101,6 @@ pub enum Risk {
     High,
     /// Something is lost.
     Destructive,
-}
-
-/// Whether whoever started a run may decide its holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SelfApproval {
-    /// If the list of approvers says so.
-    Allow,
-    /// Never.
-    Forbid,
 }
 
 /// One rule.

@@ -21,6 +21,7 @@ use standfast_core::time::Timestamp;
 use crate::batch::{AudienceMember, Batch, ExpectedHead, LeaseChange, SideWrite};
 use crate::contract::Store;
 use crate::error::StoreError;
+use crate::pipeline::with_approvers;
 use crate::query::{Credential, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow};
 use crate::subscription::{Scope, Subscription, SubscriptionQuery};
 
@@ -523,9 +524,10 @@ impl Import<'_> {
     fn audience(&self, run: &Run, events: &[Envelope]) -> Vec<SideWrite> {
         let opened = events.iter().filter_map(|envelope| {
             let Event::HoldOpened(opened) = &envelope.event else { return None };
-            Some(HoldId { run: run.facts.id, key: opened.hold })
+            Some((HoldId { run: run.facts.id, key: opened.hold }, &opened.demands))
         });
-        opened.map(|hold| SideWrite::Audience { hold, who: (self.audiences)(run) }).collect()
+        let shown_to = |demands| with_approvers((self.audiences)(run), demands);
+        opened.map(|(hold, demands)| SideWrite::Audience { hold, who: shown_to(demands) }).collect()
     }
 
     /// A conversation that the runs before it have begun. Without an owner it is the one that was begun first.

@@ -13,7 +13,7 @@ use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallProgressed, CallReturned, CallStarted, Driver, Event,
     HoldResolved, ReleaseReason, RunReleased,
 };
-use crate::hold::{Ask, Hold, HoldKind, HoldPolicy, Resolution, name_files};
+use crate::hold::{Ask, Demand, Hold, HoldKind, HoldPolicy, Resolution, name_files};
 use crate::id::{CallNo, HoldKey, Incarnation};
 use crate::message::{FileDigest, PolicyVerdict, Replay, ToolResult};
 use crate::mutant::Mutant;
@@ -114,6 +114,7 @@ fn ask_again(
         Effect::Hold => combined.judged.rules.clone(),
         Effect::Allow | Effect::Deny => Vec::new(),
     };
+    let (votes, demands) = demands_again(&combined, &unsatisfied);
     let is_changed = unsatisfied.contains(&RuleId::files_changed());
     let changed = is_changed.then(|| FILES_CHANGED.to_owned());
     let reason = name_files(combined.reason.into_iter().chain(changed).reduce(join), &exhibit.files);
@@ -125,7 +126,8 @@ fn ask_again(
         policy: draft.ctx.definition.policy_for(&call.tool),
         ask: Ask { reason, warning: draft.ctx.verdicts.warning(call.no), ..Ask::default() },
         judged: Some(PolicyVerdict { effect: Effect::Hold, rules, ..combined.judged }),
-        votes: combined.votes,
+        votes,
+        demands,
         digest: Some(exhibit.digest),
         files: exhibit.files,
         revision: exhibit.revision,
@@ -133,6 +135,19 @@ fn ask_again(
     };
     judge::open(draft, opening);
     Answer::Held
+}
+
+/// Who must agree when a call is asked about again: whoever the new rules name; everybody once more where what was shown
+/// is another thing now.
+fn demands_again(combined: &CombinedVerdict, unsatisfied: &[RuleId]) -> (u32, Vec<Demand>) {
+    let is_other =
+        unsatisfied.contains(&RuleId::files_changed()) || unsatisfied.contains(&RuleId::schema_changed());
+    if is_other || combined.demands.is_empty() {
+        return (combined.votes, combined.demands.clone());
+    }
+    let is_new = |demand: &&Demand| unsatisfied.contains(&demand.rule);
+    let demands: Vec<Demand> = combined.demands.iter().filter(is_new).cloned().collect();
+    (Demand::votes(&demands), demands)
 }
 
 /// What people are told when a call is asked about again because of its files.

@@ -12,12 +12,12 @@ use crate::digest::{self, Digest};
 use crate::event::{
     Driver, Event, HoldEdited, HoldResolved, HoldVoted, Outcome, RunRepinned, ShownSchema,
 };
-use crate::hold::{EditedArguments, Hold, HoldKind, OnDeny, RecordedDecision, Resolution};
+use crate::hold::{Demand, EditedArguments, Hold, HoldKind, OnDeny, RecordedDecision, Resolution};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
 use crate::message::{Message, PolicyVerdict};
 use crate::mutant::Mutant;
-use crate::name::UserId;
+use crate::name::{RuleId, UserId};
 use crate::policy::{CombinedVerdict, Effect, Role};
 use crate::refusal::Refusal;
 use crate::run::{Call, CallState};
@@ -256,9 +256,22 @@ fn is_repeat(wanted: &Resolve, recorded: &RecordedDecision) -> bool {
     same_decision && wanted.idempotency_key.is_some() && wanted.idempotency_key == recorded.idempotency_key
 }
 
-/// In which role the sender decides this hold.
-pub(super) fn authority(draft: &Draft<'_>, hold: HoldKey) -> Result<Role, Refusal> {
-    role(draft).ok_or_else(|| Refusal::NotAllowed(Some(draft.run.hold_id(hold))))
+/// In which role the sender decides this hold. Where rules demand somebody, it must be one of those for one of them.
+pub(super) fn authority(draft: &Draft<'_>, key: HoldKey) -> Result<Role, Refusal> {
+    let counts = |hold: &Hold| hold.demands.is_empty() || !counted(draft, hold).is_empty();
+    role(draft)
+        .filter(|_| draft.run.hold(key).is_none_or(counts) || Mutant::AuthorityUnchecked.is_on())
+        .ok_or_else(|| Refusal::NotAllowed(Some(draft.run.hold_id(key))))
+}
+
+/// The rules of a hold whose demands the sender counts for.
+pub(super) fn counted(draft: &Draft<'_>, hold: &Hold) -> Vec<RuleId> {
+    let stands_in = draft.ctx.actor.user().filter(|_| draft.ctx.authority == Some(Role::Delegate));
+    let place = stands_in.and_then(|who| hold.delegated_to(who, draft.now).next());
+    // Whoever stands in counts for what the other one counts for.
+    let counts_for = place.map_or(draft.ctx.counts_for, |place| &place.counts_for);
+    let rules = hold.demands.iter().map(|demand| &demand.rule);
+    rules.filter(|rule| counts_for.contains(rule)).cloned().collect()
 }
 
 /// In which role the sender changes the run itself. Whoever may not is told the id of no hold.
@@ -311,12 +324,13 @@ fn cast_vote(
         by,
         role,
         in_place_of: place.clone(),
+        counts_for: counted(draft, hold),
         message: wanted.and_then(|wanted| wanted.message.clone()),
     }));
-    let votes = u32::try_from(hold.votes.len() + 1).unwrap_or(u32::MAX);
-    let needed = hold.votes_needed.max(1);
-    if votes < needed {
-        return Ok(Answer::Voted { votes, needed });
+    let missing = draft.run.hold(hold.key).map_or(0, Hold::votes_missing);
+    if missing > 0 {
+        let votes = u32::try_from(hold.votes.len() + 1).unwrap_or(u32::MAX);
+        return Ok(Answer::Voted { votes, needed: votes.saturating_add(missing) });
     }
     let digest = draft.run.call(hold.call()).and_then(|call| call.digest);
     draft.emit(Event::HoldResolved(Box::new(HoldResolved {
@@ -363,11 +377,14 @@ fn checked_edit(draft: &Draft<'_>, hold: &Hold, arguments: &RawJson) -> Result<C
 
 fn emit_edit(draft: &mut Draft<'_>, hold: &Hold, change: Change, role: Role) -> Answer {
     let votes = change.verdict.votes.max(hold.votes_needed);
+    // What the old arguments demanded stays: an edit is no way around somebody.
+    let demands = Demand::listed(hold.demands.iter().cloned().chain(change.verdict.demands));
     draft.emit(Event::HoldEdited(HoldEdited {
         hold: hold.key,
         edited: change.edited,
         judged: change.verdict.judged,
         votes_needed: if votes > 1 { votes } else { 0 },
+        demands,
         role,
         message: change.message,
     }));

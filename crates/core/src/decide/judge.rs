@@ -8,7 +8,7 @@ use crate::body::Body;
 use crate::command::AskedCall;
 use crate::digest::{self, Digest};
 use crate::event::{Driver, Event, HoldOpened};
-use crate::hold::{Ask, Escalation, HoldKind, HoldPolicy, OnTimeout, name_files};
+use crate::hold::{Ask, Demand, Escalation, HoldKind, HoldPolicy, OnTimeout, name_files};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
 use crate::message::{FileDigest, PolicyVerdict, ToolCall};
@@ -108,7 +108,7 @@ pub(super) fn hold_whole_batch(judgements: &mut [Judgement]) {
         let policy = judgement.call.judged.as_ref().and_then(|judged| judged.policy);
         let judged =
             PolicyVerdict { effect: Effect::Hold, rules: vec![RuleId::batch()], policy, grant: None };
-        judgement.hold = Some(CombinedVerdict { judged, reason: None, votes: 1 });
+        judgement.hold = Some(CombinedVerdict { judged, reason: None, votes: 1, demands: Vec::new() });
     }
 }
 
@@ -144,6 +144,7 @@ pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: Co
             ask,
             judged: Some(combined.judged),
             votes: combined.votes,
+            demands: combined.demands,
             ..NewHold::default()
         },
     );
@@ -157,6 +158,7 @@ pub(super) struct NewHold {
     pub(super) ask: Ask,
     pub(super) judged: Option<PolicyVerdict>,
     pub(super) votes: u32,
+    pub(super) demands: Vec<Demand>,
     pub(super) digest: Option<Digest>,
     pub(super) files: Vec<FileDigest>,
     pub(super) revision: u32,
@@ -173,6 +175,7 @@ impl Default for NewHold {
             ask: Ask::default(),
             judged: None,
             votes: 1,
+            demands: Vec::new(),
             digest: None,
             files: Vec::new(),
             revision: 0,
@@ -197,6 +200,7 @@ pub(super) fn open(draft: &mut Draft<'_>, opening: NewHold) -> HoldKey {
         digest: opening.digest,
         judged: opening.judged,
         votes_needed: if opening.votes > 1 { opening.votes } else { 0 },
+        demands: Demand::listed(opening.demands),
         expires_at: times.expires_at,
         remind_at: times.remind_at,
         escalations: times.escalations,

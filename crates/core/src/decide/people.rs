@@ -3,7 +3,7 @@
 //! None of it decides anything. In what role the sender may is worked out before (`Context::authority`); what follows when the
 //! time is over is `clock.rs`.
 
-use super::holds::{authority, closed};
+use super::holds::{authority, closed, counted};
 use super::{Answer, Draft};
 use crate::event::{Event, HoldAssigned, HoldDelegated, HoldReopened};
 use crate::hold::Delegation;
@@ -51,7 +51,7 @@ pub(super) fn delegate(
     if until <= draft.now {
         return Err(Refusal::PastEnd(draft.run.hold_id(key)));
     }
-    let delegation = Delegation { by, to: to.clone(), until };
+    let delegation = Delegation { by, to: to.clone(), until, counts_for: counted(draft, &hold) };
     if hold.delegations.contains(&delegation) {
         return Ok(Answer::Repeated);
     }

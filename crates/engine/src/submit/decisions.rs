@@ -342,7 +342,7 @@ impl Submit {
         let command = what.command(once.and_then(IdempotencyKey::chosen_key), message);
         let mut change = Change {
             actor: by.actor(),
-            authority: Authority { role, verdicts, recorded },
+            authority: Authority { role, counts_for: Vec::new(), verdicts, recorded },
             commands: std::iter::once(command).chain(begins).collect(),
             writes: self.commit.mark(who, once),
         };

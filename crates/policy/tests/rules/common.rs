@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use standfast_core::approver::Person;
 use standfast_core::name::{AgentName, ToolName, UserId};
-use standfast_policy::approver::Person;
 use standfast_policy::call::Call;
 use standfast_policy::policy::{Compilation, Policy, compile};
 use standfast_policy::problem::Severity;

@@ -5,9 +5,10 @@
 //! again. Because it is data, a caller can change one part of it: an order that is taken back after a lost lease is pushed
 //! again with another [`LeaseRule`] and everything else as it was.
 
+use standfast_core::approver::Approver;
 use standfast_core::decide::Transition;
 use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::HoldKind;
+use standfast_core::hold::{Demand, HoldKind};
 use standfast_core::id::{HoldId, HoldKey, Incarnation};
 use standfast_core::next::{NextStep, next};
 use standfast_core::project::ResolutionKind;
@@ -182,11 +183,39 @@ fn is_busy(run: &Run) -> bool {
 
 fn audiences(decided: &Transition, who: &[AudienceMember]) -> Vec<SideWrite> {
     let run = decided.run.facts.id;
-    let opened = decided.events.iter().filter_map(|envelope| {
-        let Event::HoldOpened(opened) = &envelope.event else { return None };
-        Some(SideWrite::Audience { hold: HoldId { run, key: opened.hold }, who: who.to_vec() })
+    let shown = decided.events.iter().filter_map(|envelope| match &envelope.event {
+        Event::HoldOpened(opened) => Some((opened.hold, with_approvers(who.to_vec(), &opened.demands))),
+        // Other arguments may be other people's business as well.
+        Event::HoldEdited(edited) => Some((edited.hold, with_approvers(Vec::new(), &edited.demands))),
+        Event::HoldEscalated(escalated) => Some((escalated.hold, members(&escalated.to))),
+        Event::HoldDelegated(delegated) => {
+            Some((delegated.hold, members(&[Approver::User(delegated.delegation.to.clone())])))
+        }
+        _ => None,
     });
-    opened.filter(|_| !who.is_empty()).collect()
+    let shown = shown.filter(|(_, who)| !who.is_empty());
+    shown.map(|(key, who)| SideWrite::Audience { hold: HoldId { run, key }, who }).collect()
+}
+
+/// These people, and those whom the rules of a hold name.
+pub(crate) fn with_approvers(mut who: Vec<AudienceMember>, demands: &[Demand]) -> Vec<AudienceMember> {
+    for member in demands.iter().flat_map(|demand| members(demand.approvers.iter().flatten())) {
+        if !who.contains(&member) {
+            who.push(member);
+        }
+    }
+    who
+}
+
+/// How audiences name these people. Owners are among those who see every hold of their runs.
+fn members<'a>(approvers: impl IntoIterator<Item = &'a Approver>) -> Vec<AudienceMember> {
+    let named = approvers.into_iter().filter_map(|approver| match approver {
+        Approver::Owner => None,
+        Approver::User(_) | Approver::Group(_) | Approver::Role(_) => {
+            Some(AudienceMember(approver.to_string()))
+        }
+    });
+    named.collect()
 }
 
 /// Wakes whoever must look at a relative: the run itself when it has a child to begin, its parent when it has ended, its

@@ -268,6 +268,7 @@ impl World {
             now: self.now,
             entropy: Entropy(digest::of_parts("scenario", &[&self.drawn.to_be_bytes()]).0),
             authority: self.setting.authority(&actor),
+            counts_for: Vec::new(),
             actor,
             definition: Arc::new(definition.clone()),
             verdicts: Default::default(),

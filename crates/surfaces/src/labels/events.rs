@@ -131,7 +131,8 @@ pub fn describe(event: &Event, kind: Option<HoldKind>) -> EventLabel {
         }),
         Event::HoldReopened(_) => EventLabel::plain("Reopened with a new deadline"),
         Event::HoldEscalated(escalated) => {
-            EventLabel::plain(format!("Escalated to {}", escalated.to.join(", ")))
+            let to: Vec<String> = escalated.to.iter().map(ToString::to_string).collect();
+            EventLabel::plain(format!("Escalated to {}", to.join(", ")))
         }
         Event::HoldDelegated(delegated) => {
             let Delegation { by, to, .. } = &delegated.delegation;

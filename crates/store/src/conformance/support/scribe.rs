@@ -239,6 +239,7 @@ impl Scribe {
             definition,
             verdicts,
             authority: Some(Role::Approver),
+            counts_for: &[],
             recorded: None,
             limits,
             over_soft_cap: false,

@@ -1,13 +1,13 @@
 //! Who may decide, and who called: users, groups, roles, and the owner of a run.
 //!
-//! A list of approvers is exactly who may decide: the owner is not on it unless named (C24). What follows for votes is
-//! `quorum.rs`.
+//! A list of approvers is exactly who may decide: the owner is not on it unless named (C24). Values only: who somebody is
+//! comes in with a command, and what a hold demands of them is `hold.rs`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::name::{BadName, GroupName, RoleName, UserId};
 use serde::{Deserialize, Serialize};
-use standfast_core::name::{GroupName, RoleName, UserId};
 
 /// An entry of a list of approvers: `owner`, `user:alice`, `group:finance`, `role:on-call`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,6 +34,17 @@ pub struct Person {
     pub roles: BTreeSet<RoleName>,
 }
 
+/// Whether whoever started a run may decide its holds; the later one is stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SelfApproval {
+    /// If they may decide at all.
+    #[default]
+    Allow,
+    /// Never: four eyes.
+    Forbid,
+}
+
 impl Person {
     /// A user without groups and roles.
     #[must_use]
@@ -45,7 +56,7 @@ impl Person {
 impl Approver {
     /// Reads an entry, or says how it would be right.
     pub fn parse(text: &str) -> Result<Approver, String> {
-        let bad = |name: standfast_core::name::BadName| name.to_string();
+        let bad = |name: BadName| name.to_string();
         match text.split_once(':') {
             None if text == "owner" => Ok(Approver::Owner),
             Some(("user", name)) => UserId::new(name).map(Approver::User).map_err(bad),
