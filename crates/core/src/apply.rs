@@ -4,9 +4,10 @@
 //! that names a call or hold the run does not have changes nothing, so that a damaged log cannot bring a node down.
 
 use crate::actor::Actor;
+use crate::approver::Approver;
 use crate::digest;
 use crate::event::{
-    AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, ReleaseReason, RunStarted,
+    AfterOrphan, Driver, Envelope, Event, HoldEscalated, HoldOpened, HoldResolved, ReleaseReason, RunStarted,
 };
 use crate::hold::{Demand, Escalation, Hold, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, RunId};
@@ -205,24 +206,18 @@ fn change(run: &mut Run, envelope: &Envelope) {
                 hold.expires_at = reopened.expires_at;
             });
         }
-        Event::HoldEscalated(escalated) => with_hold(state, escalated.hold, |hold| {
-            let planned = |one: &Escalation| one.to == escalated.to && one.rule == escalated.rule;
-            if let Some(at) = hold.escalations.iter().position(planned) {
-                hold.escalations.remove(at);
-            }
-            // Where a rule names its own people, these are among them from now on.
-            let concerned =
-                |demand: &&mut Demand| escalated.rule.as_ref().is_none_or(|rule| *rule == demand.rule);
-            let named = hold.demands.iter_mut().filter(concerned).filter_map(|one| one.approvers.as_mut());
-            named.for_each(|approvers| approvers.extend(escalated.to.iter().cloned()));
-            let (to, rule) = (escalated.to.clone(), escalated.rule.clone());
-            hold.escalated.push(Escalation { at: envelope.at, to, rule });
-        }),
-        Event::HoldDelegated(delegated) => with_hold(state, delegated.hold, |hold| {
-            // One place is given to one person at a time.
-            hold.delegations.retain(|one| one.by != delegated.delegation.by);
-            hold.delegations.push(delegated.delegation.clone());
-        }),
+        Event::HoldEscalated(escalated) => {
+            let_in(state, &escalated.to);
+            with_hold(state, escalated.hold, |hold| escalate(hold, envelope, escalated));
+        }
+        Event::HoldDelegated(delegated) => {
+            let_in(state, &[Approver::User(delegated.delegation.to.clone())]);
+            with_hold(state, delegated.hold, |hold| {
+                // One place is given to one person at a time.
+                hold.delegations.retain(|one| one.by != delegated.delegation.by);
+                hold.delegations.push(delegated.delegation.clone());
+            });
+        }
         Event::HoldResolved(resolved) => {
             run.state.request = run.request();
             resolve(&mut run.state, envelope, resolved);
@@ -278,6 +273,7 @@ fn fresh(first: &Envelope, started: &RunStarted) -> State {
         claimable_at: None,
         disowned: Vec::new(),
         children: 0,
+        let_in: Vec::new(),
         erased: false,
     }
 }
@@ -374,6 +370,30 @@ fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
             call.show(Some(edited.digest), &edited.files);
         }
     });
+}
+
+/// Others are asked as well.
+fn escalate(hold: &mut Hold, envelope: &Envelope, escalated: &HoldEscalated) {
+    let planned = |one: &Escalation| one.to == escalated.to && one.rule == escalated.rule;
+    if let Some(at) = hold.escalations.iter().position(planned) {
+        hold.escalations.remove(at);
+    }
+    // Where a rule names its own people, these are among them from now on.
+    let concerned =
+        |demand: &&mut Demand| escalated.rule.as_ref().is_none_or(|rule| *rule == demand.rule);
+    let named = hold.demands.iter_mut().filter(concerned).filter_map(|one| one.approvers.as_mut());
+    named.for_each(|approvers| approvers.extend(escalated.to.iter().cloned()));
+    let (to, rule) = (escalated.to.clone(), escalated.rule.clone());
+    hold.escalated.push(Escalation { at: envelope.at, to, rule });
+}
+
+/// Who is asked later on may see the run.
+fn let_in(state: &mut State, who: &[Approver]) {
+    for approver in who.iter().filter(|approver| **approver != Approver::Owner) {
+        if !state.let_in.contains(approver) {
+            state.let_in.push(approver.clone());
+        }
+    }
 }
 
 /// The reminder of a hold that says only after which span.

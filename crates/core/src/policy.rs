@@ -64,6 +64,8 @@ pub struct Verdicts {
     pub warnings: Vec<(CallNo, String)>,
     /// When time does what to the hold of a call, where that is not the plain span of its policy.
     pub times: Vec<(CallNo, HoldTimes)>,
+    /// The agent or the owner is over its soft cap of open holds: new ones open muted.
+    pub mutes: bool,
 }
 
 /// When time does what to a hold: worked out by the engine, which knows business hours.

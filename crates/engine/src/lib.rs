@@ -75,7 +75,7 @@ pub use standfast_store::{
     DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, UnreadableRun,
 };
 pub use submit::{
-    CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldDecision, LoginError, Logins, NewRun,
+    Adjustment, CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldAdjustment, HoldDecision, LoginError, Logins, NewRun,
     NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, SessionDeletion, Signature, StartedRun,
     Submit, TaskQueue, TaskReport, claimed_by,
 };

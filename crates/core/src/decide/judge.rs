@@ -205,7 +205,7 @@ pub(super) fn open(draft: &mut Draft<'_>, opening: NewHold) -> HoldKey {
         remind_at: times.remind_at,
         escalations: times.escalations,
         policy: opening.policy,
-        muted: draft.ctx.over_soft_cap,
+        muted: draft.ctx.over_soft_cap || draft.ctx.verdicts.mutes,
         attempt: opening.attempt,
         revision: opening.revision,
         files: opening.files,

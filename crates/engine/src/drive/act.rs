@@ -375,7 +375,8 @@ impl Drive {
             }
         }
         let suspend = Suspend { call, attempt, kind, ask, timeout, secret, worker: None };
-        self.push(Command::Suspend(suspend), Verdicts::default()).await?;
+        let verdicts = super::hold_life::of_suspension(self, call, suspend.kind).await;
+        self.push(Command::Suspend(suspend), verdicts).await?;
         self.settle().await?;
         match self.refused.take() {
             Some(refusal @ Refusal::Cap { .. }) => {

@@ -122,6 +122,8 @@ impl Drive {
                 let definition = self.definition().await?;
                 let mut verdicts = policy::of_reply(agent, &definition, run, &reply.calls);
                 super::denied::refuse_denied(self, run, agent, &reply.calls, &mut verdicts).await;
+                let asked = (&*definition, &*reply.calls);
+                super::hold_life::fill_in(self, run, agent, asked, &mut verdicts).await;
                 let reply = RecordReply {
                     text: reply.text,
                     parts: reply.parts,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::{Ask, HoldKind, RecordedDecision, name_files};
+use standfast_core::hold::{Ask, Hold, HoldKind, RecordedDecision, name_files};
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::name::AgentName;
@@ -17,7 +17,7 @@ use standfast_core::transcript::{stored_call, warned_approval_text};
 
 use super::{Log, Snapshot};
 use crate::EngineError;
-use crate::auth::{Principal, may_decide, may_log_in};
+use crate::auth::{Principal, may_decide, may_decide_as_well, may_log_in};
 
 /// A run with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +51,10 @@ pub struct HoldView {
     pub recorded: Option<RecordedDecision>,
     /// The runs above its run, the root first, each with its agent; empty when it is no sub-run.
     pub path: Vec<(RunId, AgentName)>,
+    /// The hold as the run carries it, with votes, deadlines and who is asked; none once it is decided.
+    pub open: Option<Hold>,
+    /// Whether its decision came after the deadline.
+    pub late: bool,
     /// Whether the caller may decide it.
     pub may_decide: bool,
     /// Whether the caller may give the login that it waits for.
@@ -134,7 +138,11 @@ impl Views {
         };
         let approvers = self.log.host.approvers(&run.facts.agent);
         let may_log_in = may_log_in(who, &run.facts, (&row).into(), &approvers);
-        let may_decide = may_decide(who, &run.facts, (&row).into(), &approvers).is_some();
+        let open = run.hold(row.id.key).cloned();
+        let now = self.log.host.clock.now();
+        let as_well = || may_decide_as_well(who, run, open.as_ref()?, &approvers, now);
+        let may_decide = may_decide(who, &run.facts, (&row).into(), &approvers).or_else(as_well).is_some();
+        let late = row.closed.as_ref().is_some_and(|closed| is_late(closed.seq, events));
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, events));
         let path = self.log.path_to(run).await?;
         if let Some(warning) = &ask.warning {
@@ -150,6 +158,8 @@ impl Views {
             prompt,
             recorded,
             path,
+            open,
+            late,
             may_decide,
             may_log_in,
         })
@@ -198,6 +208,12 @@ pub(crate) fn asked(row: &HoldRow, events: &[Envelope]) -> Ask {
         Some(files) => Ask { reason: name_files(ask.reason, files), warning: None, ..ask },
         None => ask,
     }
+}
+
+/// Whether a decision came after the deadline.
+fn is_late(at: Seq, events: &[Envelope]) -> bool {
+    let decision = events.iter().find(|envelope| envelope.seq == at);
+    decision.is_some_and(|one| matches!(&one.event, Event::HoldResolved(resolved) if resolved.late))
 }
 
 pub(crate) fn recorded(at: Seq, events: &[Envelope]) -> Option<RecordedDecision> {

@@ -12,6 +12,7 @@ use standfast_core::event::Inbox;
 use standfast_core::id::StorageKind;
 use standfast_core::name::{InboxName, ToolName};
 use standfast_core::time::Millis;
+use standfast_policy::hours::BusinessHours;
 
 use crate::auth::Approvers;
 use crate::model::Model;
@@ -37,6 +38,8 @@ pub struct Agent {
     pub needs_approval: BTreeSet<ToolName>,
     /// Who may decide beside the owner.
     pub approvers: Approvers,
+    /// The hours in which the spans of its holds are counted; none means all.
+    pub hours: Option<Arc<BusinessHours>>,
     /// How many of its runs are worked on at once.
     pub worker_pool: usize,
     /// How long each may work, waiting left out; without limit when it is none.
@@ -80,6 +83,7 @@ impl Agent {
             tools: BTreeMap::new(),
             needs_approval: BTreeSet::new(),
             approvers: Approvers::default(),
+            hours: None,
             worker_pool: WORKER_POOL,
             may_work: None,
             history_tokens: HISTORY_TOKENS,

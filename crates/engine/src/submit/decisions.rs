@@ -14,17 +14,18 @@ use standfast_core::event::Envelope;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::message::Message;
-use standfast_core::name::ToolName;
+use standfast_core::name::{RuleId, ToolName};
 use standfast_core::policy::Role;
 use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
-use standfast_core::run::Facts;
+use standfast_core::run::Run;
+use standfast_core::time::Timestamp;
 use standfast_core::transcript::stored_call;
 use standfast_store::StoreError;
 
 use super::Submit;
 use crate::EngineError;
-use crate::auth::{Approvers, Principal, Scope, may_decide};
+use crate::auth::{Approvers, Principal, Scope, may_decide, may_decide_as_well};
 use crate::commit::{Authority, Change, IdempotencyKey, is_leased_elsewhere};
 use crate::drive::account::account;
 use crate::drive::{Acceptance, DriveGuard, Queue, TakenRun};
@@ -308,7 +309,8 @@ impl Submit {
         if let Some(agent) = &agent {
             what.cut_secrets(&holds, &agent.tools);
         }
-        let role = authority(by, facts, &holds, &self.host.approvers(&facts.agent));
+        let approvers = self.host.approvers(&facts.agent);
+        let (role, counts_for) = authority(by, &row.run, &holds, &approvers, self.host.clock.now());
         let closed = holds.iter().find_map(|hold| hold.closed.as_ref());
         let recorded = match closed {
             Some(closed) => recorded(closed.seq, snapshot.log().await?),
@@ -342,7 +344,7 @@ impl Submit {
         let command = what.command(once.and_then(IdempotencyKey::chosen_key), message);
         let mut change = Change {
             actor: by.actor(),
-            authority: Authority { role, counts_for: Vec::new(), verdicts, recorded },
+            authority: Authority { role, counts_for, verdicts, recorded, ..Authority::default() },
             commands: std::iter::once(command).chain(begins).collect(),
             writes: self.commit.mark(who, once),
         };
@@ -406,13 +408,22 @@ impl Submit {
     }
 }
 
-/// In what role somebody may decide all of these; none when one of them is not theirs.
-fn authority(by: &Decider, facts: &Facts, holds: &[HoldRow], approvers: &Approvers) -> Option<Role> {
+/// In what role somebody may decide all of these, none when one of them is not theirs; and the rules whose demands they
+/// count for.
+pub(super) fn authority(
+    by: &Decider,
+    run: &Run,
+    holds: &[HoldRow],
+    approvers: &Approvers,
+    now: Timestamp,
+) -> (Option<Role>, Vec<RuleId>) {
     let role = |hold: &HoldRow| match by {
-        Decider::Person(who) => may_decide(who, facts, hold.into(), approvers),
+        Decider::Person(who) => may_decide(who, &run.facts, hold.into(), approvers)
+            .or_else(|| may_decide_as_well(who, run, run.hold(hold.id.key)?, approvers, now)),
         Decider::Callback(_) => (hold.kind == HoldKind::External).then_some(Role::Callback),
     };
     let mut roles = holds.iter().map(role);
-    let first = roles.next()?;
-    roles.try_fold(first?, |first, role| role.map(|_| first))
+    let first = roles.next().flatten();
+    let role = first.and_then(|first| roles.try_fold(first, |first, role| role.map(|_| first)));
+    (role, Vec::new())
 }

@@ -21,12 +21,13 @@ use standfast_engine::outbound::guard::Guard;
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{
     A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, HISTORY_TOKENS,
-    InboxService, Jobs, ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks,
+    InboxService, Jobs, ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks, NotifiedHolds,
 };
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_models::provider::BadProvider;
+use standfast_policy::hours::BusinessHours;
 use standfast_surfaces::jwt::{BadIssuer, Issuer, IssuerSettings, TokenRules};
 use standfast_tools::mcp::login::Logins;
 use standfast_tools::sandbox::{NoSandbox, probe};
@@ -165,6 +166,10 @@ impl Config {
             agents,
             default_agent: self.file.server.default_agent.as_ref().map(AgentName::new).transpose()?,
             limits: Arc::new(limits(server)),
+            notified_holds: NotifiedHolds {
+                per_agent: server.notified_holds_per_agent,
+                per_owner: server.notified_holds_per_owner,
+            },
             access: access(&self.file.server)?,
             webhooks: webhooks(&self.file.server),
             a2a: a2a(&self.file.server)?,
@@ -289,6 +294,7 @@ impl Config {
             tools,
             needs_approval,
             approvers: self.approvers(agent, plan, mcp)?,
+            hours: hours(agent),
             worker_pool: usize::try_from(plan.worker_pool).unwrap_or(usize::MAX),
             may_work: plan.may_work,
             history_tokens: agent.history_tokens.unwrap_or(HISTORY_TOKENS),
@@ -378,6 +384,12 @@ impl Config {
             self_approval: if forbids { Decides::Forbid } else { Decides::Allow },
         })
     }
+}
+
+/// The hours in which an agent's holds are counted; what cannot be read has been refused before.
+fn hours(agent: &file::Agent) -> Option<Arc<BusinessHours>> {
+    let hours = agent.task.as_ref()?.hitl.business_hours.as_ref()?;
+    hours.counted().ok().map(Arc::new)
 }
 
 /// The inboxes that an agent takes work from.
