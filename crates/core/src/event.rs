@@ -15,6 +15,7 @@ use crate::actor::Actor;
 use crate::approver::Approver;
 use crate::body::Body;
 use crate::digest::Digest;
+use crate::effect::EffectClaim;
 use crate::hold::{Ask, Delegation, Demand, Escalation, HoldKind, HoldPolicy, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Seq};
 use crate::message::{FileDigest, Message, PolicyVerdict, Reply, ToolCall, ToolResult, is_default};
@@ -391,6 +392,9 @@ pub struct CallStarted {
     /// The id that an outside system is told, and that the hold has once it opens: on record before anybody hears of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<HoldKey>,
+    /// What it claims in the world: at most one start has each of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<EffectClaim>,
 }
 
 /// What `call.returned` says.

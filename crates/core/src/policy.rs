@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
+use crate::effect::EffectClaim;
 use crate::hold::{Demand, Escalation};
 use crate::id::CallNo;
 use crate::message::{FileDigest, PolicyVerdict};
@@ -64,6 +65,8 @@ pub struct Verdicts {
     pub warnings: Vec<(CallNo, String)>,
     /// When time does what to the hold of a call, where that is not the plain span of its policy.
     pub times: Vec<(CallNo, HoldTimes)>,
+    /// What the starts of calls claim in the world.
+    pub effects: Vec<(CallNo, EffectClaim)>,
     /// The agent or the owner is over its soft cap of open holds: new ones open muted.
     pub mutes: bool,
 }
@@ -141,6 +144,12 @@ impl Verdicts {
     #[must_use]
     pub fn times(&self, call: CallNo) -> Option<&HoldTimes> {
         self.times.iter().find(|(no, _)| *no == call).map(|(_, times)| times)
+    }
+
+    /// What the start of a call claims in the world.
+    #[must_use]
+    pub fn effects(&self, call: CallNo) -> Vec<EffectClaim> {
+        self.effects.iter().filter(|(no, _)| *no == call).map(|(_, claim)| claim.clone()).collect()
     }
 
     /// What whoever follows the run is told when this call is denied.

@@ -14,7 +14,7 @@ mod principal;
 
 pub use api_key::{ApiKey, KEY_BYTES, KeyEnd, KeyFacts, stands_for};
 pub use approvers::{Approvers, SelfApproval};
-pub use as_well::{is_let_in, may_decide_as_well, person};
+pub use as_well::{counts_for, is_let_in, may_decide_as_well, person};
 pub use identity_provider::{IdentityProvider, NotLetIn};
 pub use may_decide::{ToDecide, may_decide, may_log_in, may_see};
 pub use principal::{BadParty, Identification, Party, Principal, Scope};

@@ -10,6 +10,7 @@ pub(crate) mod account;
 mod act;
 mod appends;
 mod denied;
+pub(crate) mod effects;
 mod guard;
 mod history;
 mod hold_life;

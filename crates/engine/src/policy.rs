@@ -5,6 +5,7 @@
 use standfast_core::command::AskedCall;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::event::Driver;
+use standfast_core::hold::Demand;
 use standfast_core::id::CallNo;
 use standfast_core::json::RawJson;
 use standfast_core::message::FileDigest;
@@ -176,7 +177,20 @@ fn judge(
         .chain(by_schema)
         .chain(by_change)
         .filter_map(verdict)
+        .map(|verdict| with_quorum(agent, name, verdict))
         .collect()
+}
+
+/// Where several people must agree before a call of a tool runs, its approval says so.
+fn with_quorum(agent: &Agent, tool: &ToolName, verdict: Verdict) -> Verdict {
+    let quorum = agent.quorum.get(tool).copied().filter(|_| verdict.rule.as_str() == REQUIRES_APPROVAL);
+    match quorum {
+        Some(quorum) => {
+            let demand = Demand { quorum, ..Demand::of(verdict.rule.clone()) };
+            Verdict { votes: quorum, demand: Some(demand), ..verdict }
+        }
+        None => verdict,
+    }
 }
 
 /// How arguments break the schema of their tool, for the model to repair; none when they keep to it. What is not JSON is

@@ -73,6 +73,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
         start_by: begin.start_by,
         judged: combined.judged,
         pending: begin.pending.map(|secret| HoldKey { call: call.no, secret }),
+        effects: draft.ctx.verdicts.effects(call.no),
     }));
     Ok(Answer::Done)
 }

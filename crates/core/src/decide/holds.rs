@@ -269,7 +269,7 @@ pub(super) fn counted(draft: &Draft<'_>, hold: &Hold) -> Vec<RuleId> {
     let stands_in = draft.ctx.actor.user().filter(|_| draft.ctx.authority == Some(Role::Delegate));
     let place = stands_in.and_then(|who| hold.delegated_to(who, draft.now).next());
     // Whoever stands in counts for what the other one counts for.
-    let counts_for = place.map_or(draft.ctx.counts_for, |place| &place.counts_for);
+    let counts_for = place.map_or(draft.ctx.counts_for, |place| place.counts_for.as_slice());
     let rules = hold.demands.iter().map(|demand| &demand.rule);
     rules.filter(|rule| counts_for.contains(rule)).cloned().collect()
 }

@@ -282,6 +282,7 @@ impl Log<'_> {
             start_by: self.setting.at,
             judged: judged(),
             pending: None,
+            effects: Vec::new(),
         }));
     }
 
@@ -322,6 +323,7 @@ impl Log<'_> {
             hold,
             resolution,
             role,
+            in_place_of: None,
             idempotency_key: None,
             late: false,
             judged: None,
@@ -343,7 +345,6 @@ impl Log<'_> {
                 votes_needed: 0,
                 demands: Vec::new(),
                 role: Role::Owner,
-                in_place_of: None,
                 message: None,
             };
             self.push(Event::HoldEdited(edited));

@@ -4,7 +4,8 @@
 //! Both stand in the fold of the run. Four eyes count here too: whoever started a run does not decide it by standing in.
 
 use standfast_core::approver::{Approver, Person};
-use standfast_core::hold::{Hold, HoldKind};
+use standfast_core::hold::{Demand, Hold, HoldKind};
+use standfast_core::name::RuleId;
 use standfast_core::policy::Role;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
@@ -40,6 +41,32 @@ pub fn may_decide_as_well(
 
 const SELF_APPROVAL_FORBID: standfast_core::approver::SelfApproval =
     standfast_core::approver::SelfApproval::Forbid;
+
+/// The rules of an open hold whose demands this principal counts for. `decides` says whether the agent's approvers are they.
+#[must_use]
+pub fn counts_for(
+    who: &Principal,
+    run: &Run,
+    hold: &Hold,
+    (approvers, decides): (&Approvers, Option<Role>),
+) -> Vec<RuleId> {
+    if hold.demands.is_empty() || who.tenant != run.facts.tenant || !who.has(Scope::HoldsDecide) {
+        return Vec::new();
+    }
+    let (person, owner) = (person(who), &run.facts.owner);
+    let tool = run.call(hold.call()).map(|call| &call.tool);
+    let is_own = who.user == *owner;
+    let forbids = is_own && approvers.self_approval_of(tool) == SelfApproval::Forbid;
+    let is_asked_as_well = hold.asked_as_well().any(|approver| approver.means(&person, owner));
+    let counts = |demand: &&Demand| {
+        let is_named = match &demand.approvers {
+            Some(named) => named.iter().any(|approver| approver.means(&person, owner)),
+            None => decides.is_some() || is_asked_as_well,
+        };
+        is_named && !forbids && !(is_own && demand.self_approval == SELF_APPROVAL_FORBID)
+    };
+    hold.demands.iter().filter(counts).map(|demand| demand.rule.clone()).collect()
+}
 
 /// Whether something of a run was escalated or handed on to this principal, so that they may see it.
 #[must_use]

@@ -16,14 +16,14 @@ use standfast_store::{RunFilter, RunQuery};
 
 use super::{Drive, Drives};
 use crate::policy;
-use crate::settings::Agent;
+use crate::settings::{Agent, NotifiedHolds};
 
 /// The phases of runs that wait for a person.
 const WAITING: [Phase; 3] = [Phase::HeldForPerson, Phase::HeldForAuth, Phase::HeldForExternal];
 
 /// Fills in what the holds of a reply are opened with.
 pub(super) async fn fill_in(
-    drive: &Drive,
+    drive: &mut Drive,
     run: &Run,
     agent: &Agent,
     (definition, calls): (&Definition, &[AskedCall]),
@@ -34,7 +34,7 @@ pub(super) async fn fill_in(
         return;
     }
     let now = drive.drives.host.clock.now();
-    for (no, call) in policy::numbered(run, calls) {
+    for (no, call) in policy::numbered(run, calls).filter(|_| agent.hours.is_some()) {
         let Ok(tool) = ToolName::new(&call.tool) else { continue };
         verdicts.times.extend(times(agent, &definition.policy_for(&tool), now).map(|times| (no, times)));
     }
@@ -42,9 +42,15 @@ pub(super) async fn fill_in(
 }
 
 /// The same for a call that waits for an answer or a login.
-pub(super) async fn of_suspension(drive: &Drive, call: CallNo, kind: SuspendFor) -> Verdicts {
+pub(super) async fn of_suspension(drive: &mut Drive, call: CallNo, kind: SuspendFor) -> Verdicts {
     let mut verdicts = Verdicts::default();
-    let Some(run) = drive.pipeline.tip().filter(|_| kind != SuspendFor::External) else { return verdicts };
+    let settings = drive.drives.host.settings();
+    let has_hours = settings.agents.values().any(|agent| agent.hours.is_some());
+    if !has_hours && settings.notified_holds == NotifiedHolds::default() {
+        return verdicts;
+    }
+    let asking = drive.pipeline.tip().filter(|_| kind != SuspendFor::External).cloned();
+    let Some(run) = asking else { return verdicts };
     let definition = drive.definition.as_ref().map(|(_, definition)| definition.clone());
     let agent = drive.drives.host.agent(&run.facts.agent).ok();
     if let (Some(agent), Some(definition), Some(asks)) = (agent, definition, run.call(call)) {
@@ -52,7 +58,7 @@ pub(super) async fn of_suspension(drive: &Drive, call: CallNo, kind: SuspendFor)
         let now = drive.drives.host.clock.now();
         verdicts.times.extend(times(&agent, &policy, now).map(|times| (call, times)));
     }
-    verdicts.mutes = drive.drives.is_over_soft_cap(&run.facts.clone()).await;
+    verdicts.mutes = drive.drives.is_over_soft_cap(&run.facts).await;
     verdicts
 }
 

@@ -15,12 +15,14 @@ use standfast_core::body::Body;
 use standfast_core::command::{Command, FailKind, FailRun, RecordFailure, RecordReply};
 use standfast_core::event::{Envelope, Event};
 use standfast_core::mutant::Mutant;
+use standfast_core::name::ToolName;
 use standfast_core::policy::Verdicts;
 use standfast_core::run::{PromptBasis, Run, Stage};
 use standfast_core::transcript::{results_digest, transcript};
 use standfast_store::StoreError;
 
 use super::Drive;
+use super::effects::EffectCall;
 use super::known_log::with_known_log;
 use crate::EngineError;
 use crate::model::{GivesUp, ModelFailure, ModelReply, Prompt};
@@ -121,6 +123,14 @@ impl Drive {
             Ok(reply) => {
                 let definition = self.definition().await?;
                 let mut verdicts = policy::of_reply(agent, &definition, run, &reply.calls);
+                if !agent.effect_keys.is_empty() {
+                    let calls = policy::numbered(run, &reply.calls).filter_map(|(no, call)| {
+                        let tool = ToolName::new(&call.tool).ok()?;
+                        Some(EffectCall { no, tool, arguments: call.arguments.clone() })
+                    });
+                    let calls: Vec<EffectCall> = calls.collect();
+                    self.drives.see_to_effects(run, agent, calls, &mut verdicts).await?;
+                }
                 super::denied::refuse_denied(self, run, agent, &reply.calls, &mut verdicts).await;
                 let asked = (&*definition, &*reply.calls);
                 super::hold_life::fill_in(self, run, agent, asked, &mut verdicts).await;

@@ -17,7 +17,7 @@ use standfast_core::transcript::{stored_call, warned_approval_text};
 
 use super::{Log, Snapshot};
 use crate::EngineError;
-use crate::auth::{Principal, may_decide, may_decide_as_well, may_log_in};
+use crate::auth::{Principal, counts_for, may_decide, may_decide_as_well, may_log_in};
 
 /// A run with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,8 +140,14 @@ impl Views {
         let may_log_in = may_log_in(who, &run.facts, (&row).into(), &approvers);
         let open = run.hold(row.id.key).cloned();
         let now = self.log.host.clock.now();
-        let as_well = || may_decide_as_well(who, run, open.as_ref()?, &approvers, now);
-        let may_decide = may_decide(who, &run.facts, (&row).into(), &approvers).or_else(as_well).is_some();
+        let named = may_decide(who, &run.facts, (&row).into(), &approvers);
+        // Where rules demand somebody, it must be one of those for one of them.
+        let by_hold = |open: &Hold| {
+            let counts = || !counts_for(who, run, open, (&approvers, named)).is_empty();
+            let is_named = if open.demands.is_empty() { named.is_some() } else { counts() };
+            is_named || may_decide_as_well(who, run, open, &approvers, now).is_some()
+        };
+        let may_decide = open.as_ref().map_or(named.is_some(), by_hold);
         let late = row.closed.as_ref().is_some_and(|closed| is_late(closed.seq, events));
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, events));
         let path = self.log.path_to(run).await?;

@@ -12,6 +12,7 @@ use standfast_core::event::Inbox;
 use standfast_core::id::StorageKind;
 use standfast_core::name::{InboxName, ToolName};
 use standfast_core::time::Millis;
+use standfast_policy::effect_key::KeyTemplate;
 use standfast_policy::hours::BusinessHours;
 
 use crate::auth::Approvers;
@@ -36,8 +37,12 @@ pub struct Agent {
     pub tools: BTreeMap<ToolName, Arc<dyn Tool>>,
     /// Which of its tools a person is asked about.
     pub needs_approval: BTreeSet<ToolName>,
+    /// How many people must agree before a call runs, of tools where it is more than one.
+    pub quorum: BTreeMap<ToolName, u32>,
     /// Who may decide beside the owner.
     pub approvers: Approvers,
+    /// What names the effects of its tools, where they have one: at most one start has each.
+    pub effect_keys: BTreeMap<ToolName, KeyTemplate>,
     /// The hours in which the spans of its holds are counted; none means all.
     pub hours: Option<Arc<BusinessHours>>,
     /// How many of its runs are worked on at once.
@@ -82,7 +87,9 @@ impl Agent {
             model,
             tools: BTreeMap::new(),
             needs_approval: BTreeSet::new(),
+            quorum: BTreeMap::new(),
             approvers: Approvers::default(),
+            effect_keys: BTreeMap::new(),
             hours: None,
             worker_pool: WORKER_POOL,
             may_work: None,

@@ -25,9 +25,10 @@ use standfast_store::StoreError;
 
 use super::Submit;
 use crate::EngineError;
-use crate::auth::{Approvers, Principal, Scope, may_decide, may_decide_as_well};
+use crate::auth::{Approvers, Principal, Scope, counts_for, may_decide, may_decide_as_well};
 use crate::commit::{Authority, Change, IdempotencyKey, is_leased_elsewhere};
 use crate::drive::account::account;
+use crate::drive::effects::{EffectCall, is_claimed_meanwhile};
 use crate::drive::{Acceptance, DriveGuard, Queue, TakenRun};
 use crate::log::{Snapshot, needs, recorded};
 use crate::policy;
@@ -270,6 +271,8 @@ impl Submit {
                 Err(EngineError::Refused(Refusal::NoSuchHold(_))) => {}
                 // Another node works on the run, and goes on with it.
                 Err(EngineError::Store(error)) if is_leased_elsewhere(error) => {}
+                // Another run began the same effect: the decision counts, and whoever drives this run asks again.
+                Err(error) if is_claimed_meanwhile(error) => {}
                 Ok(_) | Err(_) => break,
             }
             let snapshot = match by {
@@ -339,7 +342,15 @@ impl Submit {
         // What is about to be decided: edited arguments where there are some, the stored ones otherwise.
         let arguments =
             |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
-        let verdicts = policy::of_run(agent.as_deref(), &definition, &row.run, arguments);
+        let mut verdicts = policy::of_run(agent.as_deref(), &definition, &row.run, &arguments);
+        if let Some(agent) = agent.as_deref().filter(|agent| is_open && !agent.effect_keys.is_empty()) {
+            let effect = |hold: &HoldRow| {
+                let no = hold.id.key.call;
+                Some(EffectCall { no, tool: hold.tool.clone()?, arguments: arguments(no)? })
+            };
+            let calls: Vec<EffectCall> = holds.iter().filter_map(effect).collect();
+            self.drives.see_to_effects(&row.run, agent, calls, &mut verdicts).await?;
+        }
         let endings = self.endings(who, &what).await?;
         let command = what.command(once.and_then(IdempotencyKey::chosen_key), message);
         let mut change = Change {
@@ -417,13 +428,18 @@ pub(super) fn authority(
     approvers: &Approvers,
     now: Timestamp,
 ) -> (Option<Role>, Vec<RuleId>) {
-    let role = |hold: &HoldRow| match by {
-        Decider::Person(who) => may_decide(who, &run.facts, hold.into(), approvers)
-            .or_else(|| may_decide_as_well(who, run, run.hold(hold.id.key)?, approvers, now)),
+    let mut rules = Vec::new();
+    let mut role = |hold: &HoldRow| match by {
+        Decider::Person(who) => {
+            let named = may_decide(who, &run.facts, hold.into(), approvers);
+            let Some(open) = run.hold(hold.id.key) else { return named };
+            let counts = counts_for(who, run, open, (approvers, named));
+            let by_rule = (!counts.is_empty()).then_some(Role::Approver);
+            rules.extend(counts);
+            named.or(by_rule).or_else(|| may_decide_as_well(who, run, open, approvers, now))
+        }
         Decider::Callback(_) => (hold.kind == HoldKind::External).then_some(Role::Callback),
     };
-    let mut roles = holds.iter().map(role);
-    let first = roles.next().flatten();
-    let role = first.and_then(|first| roles.try_fold(first, |first, role| role.map(|_| first)));
-    (role, Vec::new())
+    let roles: Option<Vec<Role>> = holds.iter().map(&mut role).collect();
+    (roles.and_then(|roles| roles.first().copied()), rules)
 }

@@ -10,6 +10,7 @@ use standfast_core::digest::Digest;
 use standfast_core::id::HoldId;
 use standfast_core::json::RawJson;
 use standfast_core::name::UserId;
+use standfast_core::policy::Verdicts;
 use standfast_core::time::Timestamp;
 use standfast_core::transcript::stored_call;
 
@@ -18,6 +19,7 @@ use super::decisions::{Decider, authority};
 use crate::EngineError;
 use crate::auth::{Principal, Scope};
 use crate::commit::{Authority, Change, IdempotencyKey};
+use crate::drive::effects::EffectCall;
 use crate::log::{needs, recorded};
 use crate::policy;
 
@@ -122,9 +124,15 @@ impl Submit {
                         Some(stored_call(log, call)?.arguments)
                     }
                 };
-                policy::of_run(self.host.agent(&facts.agent).ok().as_deref(), &definition, &row.run, arguments)
+                let agent = self.host.agent(&facts.agent).ok();
+                let mut verdicts = policy::of_run(agent.as_deref(), &definition, &row.run, arguments);
+                if let (Some(agent), Some(tool)) = (&agent, hold.tool.clone()) {
+                    let call = EffectCall { no: id.key.call, tool, arguments: edited.text().to_owned() };
+                    self.drives.see_to_effects(&row.run, agent, [call], &mut verdicts).await?;
+                }
+                verdicts
             }
-            None => Default::default(),
+            None => Verdicts::default(),
         };
         let change = Change {
             actor: Actor::Person(who.user.clone()),

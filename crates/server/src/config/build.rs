@@ -27,6 +27,7 @@ use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_models::provider::BadProvider;
+use standfast_policy::effect_key::KeyTemplate;
 use standfast_policy::hours::BusinessHours;
 use standfast_surfaces::jwt::{BadIssuer, Issuer, IssuerSettings, TokenRules};
 use standfast_tools::mcp::login::Logins;
@@ -295,6 +296,8 @@ impl Config {
             needs_approval,
             approvers: self.approvers(agent, plan, mcp)?,
             hours: hours(agent),
+            effect_keys: self.effect_keys(plan)?,
+            quorum: self.quorum(plan, mcp)?,
             worker_pool: usize::try_from(plan.worker_pool).unwrap_or(usize::MAX),
             may_work: plan.may_work,
             history_tokens: agent.history_tokens.unwrap_or(HISTORY_TOKENS),
@@ -356,6 +359,31 @@ impl Config {
             hold_batch: agent.task.as_ref().and_then(|task| task.hitl.hold_batch).unwrap_or(false),
             holds: plan.holds.clone(),
         })
+    }
+
+    /// How many must agree about calls of an agent's tools, where it is more than one.
+    fn quorum(&self, plan: &AgentPlan, mcp: &McpTools) -> Result<BTreeMap<ToolName, u32>, BuildError> {
+        let mut needed = BTreeMap::new();
+        for tool in &plan.tools {
+            let said = self.file.tools.get(&tool.name).and_then(|entry| entry.common.quorum);
+            let Some(quorum) = said.filter(|quorum| *quorum > 1) else { continue };
+            needed.insert(ToolName::new(&tool.name)?, quorum);
+            let offered = mcp.get(&tool.name).into_iter().flatten();
+            needed.extend(offered.map(|offered| (offered.name.clone(), quorum)));
+        }
+        Ok(needed)
+    }
+
+    /// What names the effects of an agent's tools; what cannot be read has been refused before.
+    fn effect_keys(&self, plan: &AgentPlan) -> Result<BTreeMap<ToolName, KeyTemplate>, BuildError> {
+        let mut keys = BTreeMap::new();
+        for tool in &plan.tools {
+            let written = self.file.tools.get(&tool.name).and_then(|entry| entry.common.effect_key.as_ref());
+            if let Some(template) = written.and_then(|text| KeyTemplate::parse(text).ok()) {
+                keys.insert(ToolName::new(&tool.name)?, template);
+            }
+        }
+        Ok(keys)
     }
 
     /// Who may decide: the strictest of server, agent and tool (C24).

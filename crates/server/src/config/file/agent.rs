@@ -251,7 +251,7 @@ fn some_hours(hours: &BusinessHours, (): &()) -> garde::Result {
 }
 
 /// Whether a text names people who can be asked.
-fn approver(text: &String, (): &()) -> garde::Result {
+fn approver(text: &str, (): &()) -> garde::Result {
     match Approver::parse(text) {
         Ok(Approver::Owner) => Err(garde::Error::new("the owner is asked already; name somebody else")),
         Ok(Approver::User(_) | Approver::Group(_) | Approver::Role(_)) => Ok(()),
