@@ -167,6 +167,17 @@ pub enum Command {
         hold: HoldKey,
         /// Who; none means nobody in particular.
         to: Option<UserId>,
+        /// Until when; none means until somebody says otherwise.
+        until: Option<Timestamp>,
+    },
+    /// One who may decide a hold lets somebody else decide in their place for a while.
+    Delegate {
+        /// Which hold.
+        hold: HoldKey,
+        /// Who stands in.
+        to: UserId,
+        /// Until when.
+        until: Timestamp,
     },
     /// A kept hold that expired gets a new deadline.
     Reopen {

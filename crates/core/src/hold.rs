@@ -185,6 +185,38 @@ pub struct HoldPolicy {
     /// How long before people are reminded; none means never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remind_after: Option<Millis>,
+    /// How long before others are asked as well; none means never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escalate_after: Option<Millis>,
+    /// Who is asked then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalate_to: Vec<Approver>,
+}
+
+/// Others are to be asked as well, if nobody has decided by then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Escalation {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub to: Vec<Approver>,
+    /// The rule that they may decide for; none means all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleId>,
+}
+
+/// Somebody decides a hold in the place of another person, for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delegation {
+    /// Whose place it is.
+    pub by: UserId,
+    /// Who stands in.
+    pub to: UserId,
+    /// Until when.
+    pub until: Timestamp,
+    /// The rules whose demands they count for; empty where the hold has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts_for: Vec<RuleId>,
 }
 
 /// What rules say of a hold beside who decides. What they leave open is up to the agent and its tool.
@@ -200,6 +232,8 @@ pub struct HoldTerms {
     pub grace: Option<Millis>,
     /// How long before people are reminded.
     pub remind_after: Option<Millis>,
+    /// Who is asked as well, and when.
+    pub escalations: Vec<Escalation>,
     /// What approvers should know.
     pub stakes: Stakes,
 }
@@ -213,8 +247,8 @@ impl HoldTerms {
             on_timeout: self.on_timeout.unwrap_or(usual.on_timeout),
             timeout: self.timeout.or(usual.timeout),
             grace: self.grace.or(usual.grace),
-            after_grace: usual.after_grace,
             remind_after: self.remind_after.or(usual.remind_after),
+            ..usual
         }
     }
 }
@@ -445,6 +479,21 @@ pub struct Hold {
     /// Who is asked in particular.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<UserId>,
+    /// Until when; none means until somebody says otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assigned_until: Option<Timestamp>,
+    /// Who will be asked as well, and when; the earliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalations: Vec<Escalation>,
+    /// Who is asked as well by now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalated: Vec<Escalation>,
+    /// Who decides in whose place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delegations: Vec<Delegation>,
+    /// In whose place somebody has agreed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stood_in: Vec<UserId>,
     /// The sub-run whose end settles it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<RunId>,
@@ -481,7 +530,22 @@ impl Hold {
             Some(_) => self.grace_ends_at(),
             None => self.expires_at.filter(|_| self.kind.can_expire()),
         };
-        [deadline, self.remind_at].into_iter().flatten().min()
+        let escalation = self.escalations.first().map(|next| next.at);
+        [deadline, self.remind_at, escalation, self.assigned_until].into_iter().flatten().min()
+    }
+
+    /// Who may decide beside those that the agent says, because it was escalated to them.
+    pub fn asked_as_well(&self) -> impl Iterator<Item = &Approver> {
+        self.escalated.iter().flat_map(|escalation| &escalation.to)
+    }
+
+    /// In whose place this person decides now, if it is not their own.
+    pub fn delegated_to<'a>(
+        &'a self,
+        who: &'a UserId,
+        now: Timestamp,
+    ) -> impl Iterator<Item = &'a Delegation> {
+        self.delegations.iter().filter(move |one| one.to == *who && now < one.until)
     }
 
     /// Whether one person's yes may be too little.

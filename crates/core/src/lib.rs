@@ -16,6 +16,7 @@ pub mod decide;
 pub mod definition;
 pub mod denials;
 pub mod digest;
+pub mod effect;
 pub mod event;
 pub mod execution_state;
 pub mod hold;

@@ -6,10 +6,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::hold::{Demand, HoldTerms};
+use crate::effect::EffectClaim;
+use crate::hold::{Demand, Escalation, HoldTerms};
 use crate::id::CallNo;
 use crate::message::{FileDigest, ObservedVerdict, PolicyVerdict};
 use crate::name::{GrantId, RuleId};
+use crate::time::Timestamp;
 
 /// What should happen to a call; later ones are stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -65,6 +67,23 @@ pub struct Verdicts {
     pub terms: Vec<(CallNo, HoldTerms)>,
     /// What rules that only observe would have done.
     pub observed: Vec<(CallNo, ObservedVerdict)>,
+    /// When time does what to the hold of a call, where that is not the plain span of its policy.
+    pub times: Vec<(CallNo, HoldTimes)>,
+    /// What the starts of calls claim in the world.
+    pub effects: Vec<(CallNo, EffectClaim)>,
+    /// The agent or the owner is over its soft cap of open holds: new ones open muted.
+    pub mutes: bool,
+}
+
+/// When time does what to a hold: worked out by the engine, which knows business hours.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HoldTimes {
+    /// When it expires; none means never.
+    pub expires_at: Option<Timestamp>,
+    /// When people are reminded, for the first time or again; none means never.
+    pub remind_at: Option<Timestamp>,
+    /// When who is asked as well.
+    pub escalations: Vec<Escalation>,
 }
 
 /// All verdicts about one call, combined.
@@ -134,6 +153,18 @@ impl Verdicts {
         self.terms.iter().find(|(no, _)| *no == call).map(|(_, terms)| terms.clone()).unwrap_or_default()
     }
 
+    /// When time does what to the hold of a call; none where the plain spans of its policy count.
+    #[must_use]
+    pub fn times(&self, call: CallNo) -> Option<&HoldTimes> {
+        self.times.iter().find(|(no, _)| *no == call).map(|(_, times)| times)
+    }
+
+    /// What the start of a call claims in the world.
+    #[must_use]
+    pub fn effects(&self, call: CallNo) -> Vec<EffectClaim> {
+        self.effects.iter().filter(|(no, _)| *no == call).map(|(_, claim)| claim.clone()).collect()
+    }
+
     /// What whoever follows the run is told when this call is denied.
     #[must_use]
     pub fn note(&self, call: CallNo) -> Option<&str> {
@@ -156,6 +187,8 @@ pub enum Role {
     Callback,
     /// The server itself: a sub-run that ended, a tool's late result, a tool that may look again.
     System,
+    /// Stands in for somebody who may decide, for a while.
+    Delegate,
 }
 
 #[cfg(test)]

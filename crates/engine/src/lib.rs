@@ -75,9 +75,9 @@ pub use standfast_store::{
     DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, UnreadableRun,
 };
 pub use submit::{
-    CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldDecision, LoginError, Logins, NewRun,
-    NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, SessionDeletion, Signature, StartedRun,
-    Submit, TaskQueue, TaskReport, claimed_by,
+    Adjustment, CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldAdjustment, HoldDecision,
+    LoginError, Logins, NewRun, NewTask, ProposedCall, Report, ReportBody, ReportError, Reports,
+    SessionDeletion, Signature, StartedRun, Submit, TaskQueue, TaskReport, claimed_by,
 };
 pub use wakes::{Delta, RestTicket};
 pub use work::StartupReport;

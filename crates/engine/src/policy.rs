@@ -7,7 +7,7 @@ use standfast_core::approver::Person;
 use standfast_core::command::AskedCall;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::event::Driver;
-use standfast_core::hold::HoldTerms;
+use standfast_core::hold::{Demand, HoldTerms};
 use standfast_core::id::CallNo;
 use standfast_core::json::RawJson;
 use standfast_core::message::{FileDigest, ObservedVerdict};
@@ -196,13 +196,15 @@ impl Judge<'_> {
         };
         let default = self.agent.tool_default(name);
         if policy.is_silent_about(name) {
-            let said = by_default(default.effect(Effect::Hold));
+            let said =
+                by_default(default.effect(Effect::Hold)).map(|said| with_quorum(self.agent, name, said));
             return RuleVerdicts { verdicts: said.into_iter().collect(), ..RuleVerdicts::default() };
         }
         let call = call_of(self.facts, name, arguments);
         let decision = policy.decide(&call, default);
         let verdicts = if decision.is_by_default() {
-            by_default(decision.effect).into_iter().collect()
+            let said = by_default(decision.effect);
+            said.map(|said| with_quorum(self.agent, name, said)).into_iter().collect()
         } else {
             decision.verdicts().into_iter().map(in_words).collect()
         };
@@ -284,6 +286,18 @@ fn in_words(verdict: Verdict) -> Verdict {
             Verdict { reason: Some(reason), ..verdict }
         }
         (Effect::Deny | Effect::Allow | Effect::Hold, _) => verdict,
+    }
+}
+
+/// Where several people must agree before a call of a tool runs, its approval says so.
+fn with_quorum(agent: &Agent, tool: &ToolName, verdict: Verdict) -> Verdict {
+    let quorum = agent.quorum.get(tool).copied().filter(|_| verdict.rule.as_str() == REQUIRES_APPROVAL);
+    match quorum {
+        Some(quorum) => {
+            let demand = Demand { quorum, ..Demand::of(verdict.rule.clone()) };
+            Verdict { votes: quorum, demand: Some(demand), ..verdict }
+        }
+        None => verdict,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Deny is stricter than hold, hold than allow. So adding a hold or deny rule never loosens anything, and only an allow rule
 //! does, against the default alone. In `observe` mode rules change nothing, and what they would have done is said beside it.
 
-use standfast_core::hold::{Demand, HoldTerms as CoreTerms, OnDeny, OnTimeout, Risk, Stakes};
+use standfast_core::hold::{Demand, Escalation, HoldTerms as CoreTerms, OnDeny, OnTimeout, Risk, Stakes};
 use standfast_core::name::RuleId;
 use standfast_core::policy::{Effect, Verdict};
 use standfast_core::time::{Millis, Timestamp};
@@ -347,6 +347,11 @@ impl Decision {
             timeout: deadlines.expires_at.map(until),
             grace: self.terms.grace,
             remind_after: deadlines.remind_at.map(until),
+            escalations: deadlines
+                .escalations
+                .into_iter()
+                .map(|(at, rule, to)| Escalation { at, to, rule: Some(rule) })
+                .collect(),
             stakes: Stakes { because, risk, reversible, findings: Vec::new() },
         }
     }

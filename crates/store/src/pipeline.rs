@@ -32,7 +32,7 @@ use crate::batch::{Batch, LeaseChange, Seal};
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 
-pub(crate) use writes::with_approvers;
+pub(crate) use writes::{audiences, claim_puts};
 
 pub use joint::{JointSettlement, append_jointly};
 pub use writes::{

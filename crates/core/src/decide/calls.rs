@@ -79,6 +79,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
         start_by: begin.start_by,
         judged: combined.judged,
         pending: begin.pending.map(|secret| HoldKey { call: call.no, secret }),
+        effects: draft.ctx.verdicts.effects(call.no),
     }));
     Ok(Answer::Done)
 }
@@ -244,6 +245,7 @@ fn answer_recovery(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<(), Ref
         hold,
         resolution,
         role: Some(Role::System),
+        in_place_of: None,
         idempotency_key: None,
         late: false,
         judged: None,

@@ -9,10 +9,7 @@ use crate::body::Body;
 use crate::command::{Choice, Decide, Edit, Reject, Resolve};
 use crate::definition::ToolSpec;
 use crate::digest::{self, Digest};
-use crate::event::{
-    Driver, Event, HoldAssigned, HoldEdited, HoldReopened, HoldResolved, HoldVoted, Outcome, RunRepinned,
-    ShownSchema,
-};
+use crate::event::{Driver, Event, HoldEdited, HoldResolved, HoldVoted, Outcome, RunRepinned, ShownSchema};
 use crate::hold::{Demand, EditedArguments, Hold, HoldKind, OnDeny, RecordedDecision, Resolution};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
@@ -22,7 +19,6 @@ use crate::name::{RuleId, UserId};
 use crate::policy::{CombinedVerdict, Effect, Role};
 use crate::refusal::Refusal;
 use crate::run::{Call, CallState};
-use crate::time::Timestamp;
 
 pub(super) fn resolve(
     draft: &mut Draft<'_>,
@@ -46,7 +42,7 @@ pub(super) fn resolve(
     // finds out by itself how things are outside may look again.
     let is_others = match role {
         Role::System => hold.child.is_none() && !hold.resumes,
-        Role::Owner | Role::Approver | Role::Admin | Role::Callback => hold.child.is_some(),
+        Role::Owner | Role::Approver | Role::Admin | Role::Callback | Role::Delegate => hold.child.is_some(),
     };
     if !is_taken || is_others {
         return Err(Refusal::WrongKind { hold: draft.run.hold_id(key), kind: hold.kind });
@@ -129,10 +125,12 @@ pub(super) fn reject(
             HoldKind::External | HoldKind::Recovery => false,
         };
         if takes_a_no {
+            let in_place_of = in_place_of(draft, &hold, role);
             draft.emit(Event::HoldResolved(Box::new(HoldResolved {
                 hold: hold.key,
                 resolution: Resolution::Deny { reason: reject.reason.clone() },
                 role: Some(role),
+                in_place_of,
                 idempotency_key: reject.idempotency_key.clone(),
                 late: hold.expired_at.is_some(),
                 judged: None,
@@ -175,39 +173,6 @@ pub(super) fn edit(draft: &mut Draft<'_>, edit: &Edit, open_before: &[HoldKey]) 
     Ok(emit_edit(draft, &hold, change, role))
 }
 
-pub(super) fn assign(
-    draft: &mut Draft<'_>,
-    key: HoldKey,
-    to: Option<&UserId>,
-    open_before: &[HoldKey],
-) -> Result<Answer, Refusal> {
-    let Some(hold) = draft.run.hold(key) else { return closed(draft, key, open_before, None) };
-    let is_already = hold.assignee.as_ref() == to;
-    authority(draft, key)?;
-    if is_already {
-        return Ok(Answer::Repeated);
-    }
-    draft.emit(Event::HoldAssigned(HoldAssigned { hold: key, to: to.cloned() }));
-    Ok(Answer::Done)
-}
-
-/// Only a kept hold that expired: what silence closed stays closed, because the run went on from it.
-pub(super) fn reopen(
-    draft: &mut Draft<'_>,
-    key: HoldKey,
-    expires_at: Option<Timestamp>,
-    open_before: &[HoldKey],
-) -> Result<Answer, Refusal> {
-    let Some(hold) = draft.run.hold(key) else { return closed(draft, key, open_before, None) };
-    let is_expired = hold.expired_at.is_some();
-    authority(draft, key)?;
-    if !is_expired {
-        return Err(Refusal::NotExpired(draft.run.hold_id(key)));
-    }
-    draft.emit(Event::HoldReopened(HoldReopened { hold: key, expires_at }));
-    Ok(Answer::Done)
-}
-
 /// Moves the run to another definition; a hold that said something pinned is gone is answered by it.
 pub(super) fn repin(draft: &mut Draft<'_>, definition: Digest) -> Result<Answer, Refusal> {
     draft.refuse_if_ended()?;
@@ -244,7 +209,7 @@ fn shown_schemas(draft: &Draft<'_>) -> Vec<ShownSchema> {
 }
 
 /// What is said of a hold that is not open: who decided it and when, or that its time had passed.
-fn closed(
+pub(super) fn closed(
     draft: &Draft<'_>,
     key: HoldKey,
     open_before: &[HoldKey],
@@ -291,7 +256,7 @@ fn is_repeat(wanted: &Resolve, recorded: &RecordedDecision) -> bool {
 }
 
 /// In which role the sender decides this hold. Where rules demand somebody, it must be one of those for one of them.
-fn authority(draft: &Draft<'_>, key: HoldKey) -> Result<Role, Refusal> {
+pub(super) fn authority(draft: &Draft<'_>, key: HoldKey) -> Result<Role, Refusal> {
     let counts = |hold: &Hold| hold.demands.is_empty() || !counted(draft, hold).is_empty();
     role(draft)
         .filter(|_| draft.run.hold(key).is_none_or(counts) || Mutant::AuthorityUnchecked.is_on())
@@ -299,9 +264,13 @@ fn authority(draft: &Draft<'_>, key: HoldKey) -> Result<Role, Refusal> {
 }
 
 /// The rules of a hold whose demands the sender counts for.
-fn counted(draft: &Draft<'_>, hold: &Hold) -> Vec<RuleId> {
+pub(super) fn counted(draft: &Draft<'_>, hold: &Hold) -> Vec<RuleId> {
+    let stands_in = draft.ctx.actor.user().filter(|_| draft.ctx.authority == Some(Role::Delegate));
+    let place = stands_in.and_then(|who| hold.delegated_to(who, draft.now).next());
+    // Whoever stands in counts for what the other one counts for.
+    let counts_for = place.map_or(draft.ctx.counts_for, |place| place.counts_for.as_slice());
     let rules = hold.demands.iter().map(|demand| &demand.rule);
-    rules.filter(|rule| draft.ctx.counts_for.contains(rule)).cloned().collect()
+    rules.filter(|rule| counts_for.contains(rule)).cloned().collect()
 }
 
 /// In which role the sender changes the run itself. Whoever may not is told the id of no hold.
@@ -340,6 +309,12 @@ fn tightened(draft: &Draft<'_>, mut hold: Hold) -> Hold {
     hold
 }
 
+/// In whose place the sender decides.
+fn in_place_of(draft: &Draft<'_>, hold: &Hold, role: Role) -> Option<UserId> {
+    let who = draft.ctx.actor.user().filter(|_| role == Role::Delegate)?;
+    hold.delegated_to(who, draft.now).next().map(|one| one.by.clone())
+}
+
 /// Each person counts once; the last one needed decides.
 fn cast_vote(
     draft: &mut Draft<'_>,
@@ -350,13 +325,17 @@ fn cast_vote(
     let Some(by) = draft.ctx.actor.user().cloned() else {
         return Err(Refusal::NotAllowed(Some(draft.run.hold_id(hold.key))));
     };
-    if hold.votes.contains(&by) {
+    let place = in_place_of(draft, hold, role);
+    let counts_already = |who: &UserId| hold.votes.contains(who) || hold.stood_in.contains(who);
+    // Neither a person nor a place counts twice.
+    if counts_already(&by) || place.as_ref().is_some_and(counts_already) {
         return Ok(Answer::Repeated);
     }
     draft.emit(Event::HoldVoted(HoldVoted {
         hold: hold.key,
         by,
         role,
+        in_place_of: place.clone(),
         counts_for: counted(draft, hold),
         message: wanted.and_then(|wanted| wanted.message.clone()),
     }));
@@ -370,6 +349,7 @@ fn cast_vote(
         hold: hold.key,
         resolution: Resolution::Approve { edited: None },
         role: Some(role),
+        in_place_of: place,
         idempotency_key: wanted.and_then(|wanted| wanted.idempotency_key.clone()),
         late: hold.expired_at.is_some(),
         judged: None,
@@ -443,10 +423,12 @@ fn emit(
         | Resolution::Withdraw
         | Resolution::Supersede => None,
     };
+    let in_place_of = in_place_of(draft, hold, role);
     draft.emit(Event::HoldResolved(Box::new(HoldResolved {
         hold: hold.key,
         resolution,
         role: Some(role),
+        in_place_of,
         idempotency_key: wanted.idempotency_key.clone(),
         late: hold.expired_at.is_some(),
         judged,
@@ -460,6 +442,7 @@ fn resolved(hold: &Hold, resolution: Resolution, role: Option<Role>) -> Event {
         hold: hold.key,
         resolution,
         role,
+        in_place_of: None,
         idempotency_key: None,
         late: false,
         judged: None,

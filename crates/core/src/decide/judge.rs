@@ -8,14 +8,14 @@ use crate::body::Body;
 use crate::command::AskedCall;
 use crate::digest::{self, Digest};
 use crate::event::{Driver, Event, HoldOpened};
-use crate::hold::{Ask, Demand, HoldKind, HoldPolicy, OnTimeout, name_files};
+use crate::hold::{Ask, Demand, Escalation, HoldKind, HoldPolicy, OnTimeout, name_files};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
 use crate::message::{FileDigest, PolicyVerdict, ToolCall};
 use crate::mutant::Mutant;
 use crate::name::{RuleId, ToolName};
-use crate::policy::{CombinedVerdict, Effect};
-use crate::time::Millis;
+use crate::policy::{CombinedVerdict, Effect, HoldTimes};
+use crate::time::{Millis, Timestamp};
 
 /// A call that was looked at, and the hold it needs, if it needs one.
 pub(super) struct Judgement {
@@ -199,7 +199,7 @@ pub(super) fn open(draft: &mut Draft<'_>, opening: NewHold) -> HoldKey {
         None => draft.draw("hold"),
     };
     let hold = HoldKey { call: opening.call, secret };
-    let timeout = opening.policy.timeout.filter(|_| opening.kind.can_expire());
+    let times = times_of(draft, &opening);
     draft.emit(Event::HoldOpened(Box::new(HoldOpened {
         hold,
         kind: opening.kind,
@@ -208,15 +208,49 @@ pub(super) fn open(draft: &mut Draft<'_>, opening: NewHold) -> HoldKey {
         judged: opening.judged,
         votes_needed: if opening.votes > 1 { opening.votes } else { 0 },
         demands: Demand::listed(opening.demands),
-        expires_at: timeout.map(|span| draft.now.plus(span)),
+        expires_at: times.expires_at,
+        remind_at: times.remind_at,
+        escalations: times.escalations,
         policy: opening.policy,
-        muted: draft.ctx.over_soft_cap,
+        muted: draft.ctx.over_soft_cap || draft.ctx.verdicts.mutes,
         attempt: opening.attempt,
         revision: opening.revision,
         files: opening.files,
         ask: opening.ask,
     })));
     hold
+}
+
+/// When time does what to a hold that opens now: as the engine worked it out, or by the plain spans of its policy. The first
+/// reminder by a plain span is not repeated in the event: the policy says it.
+fn times_of(draft: &Draft<'_>, opening: &NewHold) -> HoldTimes {
+    let mut times = usual_times(draft, opening);
+    // What rules say counts before what the agent says, and they ask others beside whom the agent asks.
+    let terms = draft.ctx.verdicts.terms(opening.call);
+    if opening.kind == HoldKind::Approval {
+        let after = |span: Option<Millis>| span.map(|span| draft.now.plus(span));
+        times.expires_at = after(terms.timeout).or(times.expires_at);
+        times.remind_at = after(terms.remind_after).or(times.remind_at);
+        times.escalations.extend(terms.escalations);
+        times.escalations.sort_by_key(|escalation| escalation.at);
+    }
+    times
+}
+
+fn usual_times(draft: &Draft<'_>, opening: &NewHold) -> HoldTimes {
+    let can_expire = |_: &Timestamp| opening.kind.can_expire();
+    if let Some(times) = draft.ctx.verdicts.times(opening.call) {
+        return HoldTimes { expires_at: times.expires_at.filter(can_expire), ..times.clone() };
+    }
+    let policy = &opening.policy;
+    let after = |span: Option<Millis>| span.map(|span| draft.now.plus(span));
+    let escalation = after(policy.escalate_after).filter(|_| !policy.escalate_to.is_empty());
+    let escalation = escalation.map(|at| Escalation { at, to: policy.escalate_to.clone(), rule: None });
+    HoldTimes {
+        expires_at: after(policy.timeout).filter(can_expire),
+        remind_at: None,
+        escalations: escalation.into_iter().collect(),
+    }
 }
 
 /// An outside job waits 24 hours by default, then the model is told (S2-34, C7).

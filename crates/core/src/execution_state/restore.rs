@@ -282,6 +282,7 @@ impl Log<'_> {
             start_by: self.setting.at,
             judged: judged(),
             pending: None,
+            effects: Vec::new(),
         }));
     }
 
@@ -322,6 +323,7 @@ impl Log<'_> {
             hold,
             resolution,
             role,
+            in_place_of: None,
             idempotency_key: None,
             late: false,
             judged: None,
@@ -368,6 +370,8 @@ impl Log<'_> {
             votes_needed: 0,
             demands: Vec::new(),
             expires_at: policy.timeout.filter(|_| kind.can_expire()).map(|span| self.setting.at.plus(span)),
+            remind_at: None,
+            escalations: Vec::new(),
             policy,
             muted: false,
             attempt: 0,

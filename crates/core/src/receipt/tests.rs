@@ -72,6 +72,7 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
         rules,
         policy: Some(policy),
         grant: None,
+        demands: vec![],
         ask: Ask::default(),
     };
     let decision = Decision {
@@ -79,6 +80,7 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
         at: at(5),
         by: person("bob"),
         role: Some(Role::Approver),
+        in_place_of: None,
         word: DecisionWord::Approved,
         resolution: Resolution::Approve { edited: None },
         idempotency_key: Some("key-bob".into()),
@@ -86,7 +88,8 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
         judged: None,
         digest: Some(digest),
     };
-    let attempt = Attempt { seq: Seq(6), attempt: 1, at: at(6), node: NODE, digest: Some(digest), judged };
+    let (digest, effects) = (Some(digest), vec![]);
+    let attempt = Attempt { seq: Seq(6), attempt: 1, at: at(6), node: NODE, digest, judged, effects };
     let (report, contradictions) = (None, vec![]);
     let effect = CallEffect::Executed;
     let whole = Receipt {

@@ -224,6 +224,8 @@ impl<'a> Walk<'a> {
             Event::HoldReminded(reminded) => self.must_be_open(reminded.hold)?,
             Event::HoldExpired(expired) => self.must_be_open(expired.hold)?,
             Event::HoldReopened(reopened) => self.must_be_open(reopened.hold)?,
+            Event::HoldEscalated(escalated) => self.must_be_open(escalated.hold)?,
+            Event::HoldDelegated(delegated) => self.must_be_open(delegated.hold)?,
             Event::HoldResolved(resolved) => {
                 self.resolved(before, resolved)?;
                 self.last_decider = Some(match resolved.role {
@@ -277,6 +279,8 @@ impl<'a> Walk<'a> {
             | Event::HoldReminded(_)
             | Event::HoldExpired(_)
             | Event::HoldReopened(_)
+            | Event::HoldEscalated(_)
+            | Event::HoldDelegated(_)
             | Event::HoldResolved(_) => Err("may not follow run.ended (rule 5)".into()),
         }
     }
@@ -458,9 +462,11 @@ fn deadlines(run: &Run) -> Vec<Timestamp> {
     let expiries = holds.clone().filter(|hold| hold.expired_at.is_none()).filter_map(|hold| hold.expires_at);
     let graces =
         holds.clone().filter(|hold| hold.expired_at.is_some()).filter_map(|hold| hold.grace_ends_at());
+    let ends = holds.clone().filter_map(|hold| hold.assigned_until);
+    let escalations = holds.clone().flat_map(|hold| hold.escalations.iter().map(|one| one.at));
     let reminders = holds.filter_map(|hold| hold.remind_at);
     let claim = run.state.claim.iter().filter(|_| !run.is_held()).map(|claim| claim.until);
-    expiries.chain(graces).chain(reminders).chain(claim).collect()
+    expiries.chain(graces).chain(reminders).chain(escalations).chain(ends).chain(claim).collect()
 }
 
 fn the_row_survives_and_is_small(state: &State) -> Result<(), String> {
@@ -486,14 +492,24 @@ fn the_row_survives_and_is_small(state: &State) -> Result<(), String> {
 
 /// How many things a policy says that do not go without saying.
 fn settings(policy: &HoldPolicy) -> usize {
-    let HoldPolicy { on_deny, on_timeout, timeout, grace, after_grace, remind_after } = policy;
+    let HoldPolicy {
+        on_deny,
+        on_timeout,
+        timeout,
+        grace,
+        after_grace,
+        remind_after,
+        escalate_after,
+        escalate_to,
+    } = policy;
     let is_said = [
         *on_deny != OnDeny::default(),
         *on_timeout != OnTimeout::default(),
         *after_grace != AfterGrace::default(),
     ];
-    let spans = [timeout, grace, remind_after].into_iter().flatten().count();
-    spans + is_said.into_iter().filter(|is_said| *is_said).count()
+    let spans = [timeout, grace, remind_after, escalate_after].into_iter().flatten().count();
+    // Who is asked stands in the policy, and with the instant beside it.
+    spans + 2 * escalate_to.len() + is_said.into_iter().filter(|is_said| *is_said).count()
 }
 
 fn hold_rows_follow_the_log(log: &[Envelope], run: &Run) -> Result<(), String> {

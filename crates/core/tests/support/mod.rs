@@ -455,7 +455,9 @@ fn named_hold(command: &Command) -> Option<HoldKey> {
         Command::Reject(reject) => reject.holds.first().copied(),
         Command::Vote(decide) => Some(decide.hold),
         Command::Edit(edit) => Some(edit.decide.hold),
-        Command::Assign { hold, .. } | Command::Reopen { hold, .. } => Some(*hold),
+        Command::Assign { hold, .. } | Command::Delegate { hold, .. } | Command::Reopen { hold, .. } => {
+            Some(*hold)
+        }
         Command::Say(_)
         | Command::Cancel { .. }
         | Command::Erase { .. }

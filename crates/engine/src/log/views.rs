@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::{Ask, Demand, HoldKind, RecordedDecision, name_files};
+use standfast_core::hold::{Ask, Demand, Hold, HoldKind, RecordedDecision, name_files};
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::name::AgentName;
@@ -18,7 +18,7 @@ use standfast_core::transcript::{stored_call, warned_approval_text};
 use super::drift::{Drift, drift};
 use super::{Log, Snapshot};
 use crate::EngineError;
-use crate::auth::{Principal, ToDecide, WhyNot, may_decide, may_log_in, who_decides};
+use crate::auth::{Principal, ToDecide, WhyNot, may_decide, may_decide_as_well, may_log_in, who_decides};
 
 /// A run with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +52,10 @@ pub struct HoldView {
     pub recorded: Option<RecordedDecision>,
     /// The runs above its run, the root first, each with its agent; empty when it is no sub-run.
     pub path: Vec<(RunId, AgentName)>,
+    /// The hold as the run carries it, with votes, deadlines and who is asked; none once it is decided.
+    pub open: Option<Hold>,
+    /// Whether its decision came after the deadline.
+    pub late: bool,
     /// Whether the caller may decide it.
     pub may_decide: bool,
     /// Why not, if they may not.
@@ -152,8 +156,15 @@ impl Views {
         let demands = demands(&row, run, events);
         let hold = ToDecide { demands: &demands, ..ToDecide::of(&row, run) };
         let may_log_in = may_log_in(who, &run.facts, hold, &approvers);
-        let standing = may_decide(who, &run.facts, hold, &approvers);
+        let open = run.hold(row.id.key).cloned();
+        let now = self.log.host.clock.now();
+        let as_well = |why_not| {
+            let standing = open.as_ref().and_then(|open| may_decide_as_well(who, run, open, &approvers, now));
+            standing.ok_or(why_not)
+        };
+        let standing = may_decide(who, &run.facts, hold, &approvers).or_else(as_well);
         let deciders = who_decides(&run.facts, hold, &approvers);
+        let late = row.closed.as_ref().is_some_and(|closed| is_late(closed.seq, events));
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, events));
         let path = self.log.path_to(run).await?;
         if let Some(warning) = &ask.warning {
@@ -174,6 +185,8 @@ impl Views {
             prompt,
             recorded,
             path,
+            open,
+            late,
             may_decide: standing.is_ok(),
             why_not: standing.err(),
             deciders,
@@ -242,6 +255,12 @@ pub(crate) fn demands(row: &HoldRow, run: &Run, events: &[Envelope]) -> Vec<Dema
         _ => None,
     });
     last.unwrap_or_default()
+}
+
+/// Whether a decision came after the deadline.
+fn is_late(at: Seq, events: &[Envelope]) -> bool {
+    let decision = events.iter().find(|envelope| envelope.seq == at);
+    decision.is_some_and(|one| matches!(&one.event, Event::HoldResolved(resolved) if resolved.late))
 }
 
 pub(crate) fn recorded(at: Seq, events: &[Envelope]) -> Option<RecordedDecision> {

@@ -13,6 +13,8 @@ use standfast_core::id::StorageKind;
 use standfast_core::name::{InboxName, ToolName};
 use standfast_core::time::Millis;
 use standfast_policy::call::ToolDefault;
+use standfast_policy::effect_key::KeyTemplate;
+use standfast_policy::hours::BusinessHours;
 
 use super::rules::Rules;
 use crate::auth::Approvers;
@@ -42,8 +44,14 @@ pub struct Agent {
     pub says_nothing: BTreeSet<ToolName>,
     /// What its calls are judged by, beside what its tools say.
     pub rules: Rules,
+    /// How many people must agree before a call runs, of tools where it is more than one.
+    pub quorum: BTreeMap<ToolName, u32>,
     /// Who may decide.
     pub approvers: Approvers,
+    /// What names the effects of its tools, where they have one: at most one start has each.
+    pub effect_keys: BTreeMap<ToolName, KeyTemplate>,
+    /// The hours in which the spans of its holds are counted; none means all.
+    pub hours: Option<Arc<BusinessHours>>,
     /// How many of its runs are worked on at once.
     pub worker_pool: usize,
     /// How long each may work, waiting left out; without limit when it is none.
@@ -88,7 +96,10 @@ impl Agent {
             needs_approval: BTreeSet::new(),
             says_nothing: BTreeSet::new(),
             rules: Rules::default(),
+            quorum: BTreeMap::new(),
             approvers: Approvers::default(),
+            effect_keys: BTreeMap::new(),
+            hours: None,
             worker_pool: WORKER_POOL,
             may_work: None,
             history_tokens: HISTORY_TOKENS,

@@ -18,15 +18,17 @@ use standfast_core::name::ToolName;
 use standfast_core::policy::Role;
 use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
-use standfast_core::run::Facts;
+use standfast_core::run::Run;
+use standfast_core::time::Timestamp;
 use standfast_core::transcript::stored_call;
 use standfast_store::StoreError;
 
 use super::Submit;
 use crate::EngineError;
-use crate::auth::{Approvers, Principal, Scope, Standing, ToDecide, may_decide};
+use crate::auth::{Approvers, Principal, Scope, Standing, ToDecide, may_decide, may_decide_as_well};
 use crate::commit::{Authority, Change, IdempotencyKey, is_leased_elsewhere};
 use crate::drive::account::account;
+use crate::drive::effects::{EffectCall, is_claimed_meanwhile};
 use crate::drive::{Acceptance, DriveGuard, Queue, TakenRun};
 use crate::log::{Snapshot, demands, needs, recorded};
 use crate::policy;
@@ -269,6 +271,8 @@ impl Submit {
                 Err(EngineError::Refused(Refusal::NoSuchHold(_))) => {}
                 // Another node works on the run, and goes on with it.
                 Err(EngineError::Store(error)) if is_leased_elsewhere(error) => {}
+                // Another run began the same effect: the decision counts, and whoever drives this run asks again.
+                Err(error) if is_claimed_meanwhile(error) => {}
                 Ok(_) | Err(_) => break,
             }
             let snapshot = match by {
@@ -317,7 +321,8 @@ impl Submit {
         for hold in &holds {
             demanding.push((hold, demands(hold, &row.run, log)));
         }
-        let standing = authority(by, facts, &demanding, &self.host.approvers(&facts.agent));
+        let approvers = self.host.approvers(&facts.agent);
+        let standing = authority(by, &row.run, &demanding, (&approvers, self.host.clock.now()));
         let (role, counts_for) = match standing {
             Some(standing) => (Some(standing.role), standing.counts_for),
             None => (None, Vec::new()),
@@ -347,12 +352,20 @@ impl Submit {
         let arguments =
             |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
         let now = self.host.clock.now();
-        let verdicts = policy::of_run(agent.as_deref(), &definition, (&row.run, now), arguments);
+        let mut verdicts = policy::of_run(agent.as_deref(), &definition, (&row.run, now), &arguments);
+        if let Some(agent) = agent.as_deref().filter(|agent| is_open && !agent.effect_keys.is_empty()) {
+            let effect = |hold: &HoldRow| {
+                let no = hold.id.key.call;
+                Some(EffectCall { no, tool: hold.tool.clone()?, arguments: arguments(no)? })
+            };
+            let calls: Vec<EffectCall> = holds.iter().filter_map(effect).collect();
+            self.drives.see_to_effects(&row.run, agent, calls, &mut verdicts).await?;
+        }
         let endings = self.endings(who, &what).await?;
         let command = what.command(once.and_then(IdempotencyKey::chosen_key), message);
         let mut change = Change {
             actor: by.actor(),
-            authority: Authority { role, counts_for, verdicts, recorded },
+            authority: Authority { role, counts_for, verdicts, recorded, ..Authority::default() },
             commands: std::iter::once(command).chain(begins).collect(),
             writes: self.commit.mark(who, once),
         };
@@ -417,16 +430,17 @@ impl Submit {
 }
 
 /// By what right somebody may decide all of these; none when one of them is not theirs.
-fn authority(
+pub(super) fn authority(
     by: &Decider,
-    facts: &Facts,
+    run: &Run,
     holds: &[(&HoldRow, Vec<Demand>)],
-    approvers: &Approvers,
+    (approvers, now): (&Approvers, Timestamp),
 ) -> Option<Standing> {
     let standing = |(hold, demands): &(&HoldRow, Vec<Demand>)| match by {
         Decider::Person(who) => {
-            let hold = ToDecide { kind: hold.kind, tool: hold.tool.as_ref(), demands };
-            may_decide(who, facts, hold, approvers).ok()
+            let to_decide = ToDecide { kind: hold.kind, tool: hold.tool.as_ref(), demands };
+            let named = may_decide(who, &run.facts, to_decide, approvers).ok();
+            named.or_else(|| may_decide_as_well(who, run, run.hold(hold.id.key)?, approvers, now))
         }
         Decider::Callback(_) => {
             let reports = Standing { role: Role::Callback, counts_for: Vec::new() };

@@ -22,12 +22,14 @@ use standfast_engine::outbound::guard::Guard;
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{
     A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, HISTORY_TOKENS,
-    InboxService, Jobs, Rules, ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks,
+    InboxService, Jobs, NotifiedHolds, Rules, ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks,
 };
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_models::provider::BadProvider;
+use standfast_policy::effect_key::KeyTemplate;
+use standfast_policy::hours::BusinessHours;
 use standfast_surfaces::jwt::{BadIssuer, Issuer, IssuerSettings, TokenRules};
 use standfast_tools::mcp::login::Logins;
 use standfast_tools::sandbox::{NoSandbox, probe};
@@ -166,6 +168,10 @@ impl Config {
             agents,
             default_agent: self.file.server.default_agent.as_ref().map(AgentName::new).transpose()?,
             limits: Arc::new(limits(server)),
+            notified_holds: NotifiedHolds {
+                per_agent: server.notified_holds_per_agent,
+                per_owner: server.notified_holds_per_owner,
+            },
             access: access(&self.file.server)?,
             webhooks: webhooks(&self.file.server),
             a2a: a2a(&self.file.server)?,
@@ -300,6 +306,9 @@ impl Config {
             says_nothing,
             rules: Rules::Readable(self.policy.clone()),
             approvers: self.approvers(agent, plan, mcp)?,
+            hours: hours(agent),
+            effect_keys: self.effect_keys(plan)?,
+            quorum: self.quorum(plan, mcp)?,
             worker_pool: usize::try_from(plan.worker_pool).unwrap_or(usize::MAX),
             may_work: plan.may_work,
             history_tokens: agent.history_tokens.unwrap_or(HISTORY_TOKENS),
@@ -363,6 +372,31 @@ impl Config {
         })
     }
 
+    /// How many must agree about calls of an agent's tools, where it is more than one.
+    fn quorum(&self, plan: &AgentPlan, mcp: &McpTools) -> Result<BTreeMap<ToolName, u32>, BuildError> {
+        let mut needed = BTreeMap::new();
+        for tool in &plan.tools {
+            let said = self.file.tools.get(&tool.name).and_then(|entry| entry.common.quorum);
+            let Some(quorum) = said.filter(|quorum| *quorum > 1) else { continue };
+            needed.insert(ToolName::new(&tool.name)?, quorum);
+            let offered = mcp.get(&tool.name).into_iter().flatten();
+            needed.extend(offered.map(|offered| (offered.name.clone(), quorum)));
+        }
+        Ok(needed)
+    }
+
+    /// What names the effects of an agent's tools; what cannot be read has been refused before.
+    fn effect_keys(&self, plan: &AgentPlan) -> Result<BTreeMap<ToolName, KeyTemplate>, BuildError> {
+        let mut keys = BTreeMap::new();
+        for tool in &plan.tools {
+            let written = self.file.tools.get(&tool.name).and_then(|entry| entry.common.effect_key.as_ref());
+            if let Some(template) = written.and_then(|text| KeyTemplate::parse(text).ok()) {
+                keys.insert(ToolName::new(&tool.name)?, template);
+            }
+        }
+        Ok(keys)
+    }
+
     /// Who may decide: the strictest of server, agent and tool (C24).
     fn approvers(
         &self,
@@ -391,6 +425,12 @@ impl Config {
             self_approval: if forbids { Decides::Forbid } else { Decides::Allow },
         })
     }
+}
+
+/// The hours in which an agent's holds are counted; what cannot be read has been refused before.
+fn hours(agent: &file::Agent) -> Option<Arc<BusinessHours>> {
+    let hours = agent.task.as_ref()?.hitl.business_hours.as_ref()?;
+    hours.counted().ok().map(Arc::new)
 }
 
 /// The inboxes that an agent takes work from.

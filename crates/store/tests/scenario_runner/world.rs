@@ -325,7 +325,10 @@ fn held_by(command: &Command) -> Option<HoldKey> {
         Some(decide.hold)
     } else if let Command::Edit(edit) = command {
         Some(edit.decide.hold)
-    } else if let Command::Assign { hold, .. } | Command::Reopen { hold, .. } = command {
+    } else if let Command::Assign { hold, .. }
+    | Command::Delegate { hold, .. }
+    | Command::Reopen { hold, .. } = command
+    {
         Some(*hold)
     } else {
         None

@@ -14,7 +14,7 @@ use standfast_core::body::Body;
 use standfast_core::command::{Choice, OnHold};
 use standfast_core::decide::Answer;
 use standfast_core::event::{Envelope, Event, Outcome};
-use standfast_core::hold::{Demand, Finding, HoldKind};
+use standfast_core::hold::{Demand, Finding, Hold, HoldKind};
 use standfast_core::id::{HoldId, HoldKey, RunId};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Part};
@@ -25,6 +25,7 @@ use standfast_core::time::Timestamp;
 use standfast_engine::settings::Agent;
 use standfast_engine::{Drift, HoldView, Page, RunView, StartupReport, UnreadableRun};
 
+use super::people;
 use super::wire::{self, HoldKindWord, HowWord, OutcomeWord, ResolutionWord, RunStatus, WaitingWord};
 use crate::http::{Problem, rfc3339};
 
@@ -280,12 +281,14 @@ pub(super) fn hold(row: &HoldRow) -> wire::HoldBody {
         expires_at: row.expires_at.map(rfc3339),
         expired_at: row.expired_at.map(rfc3339),
         assignee: row.assignee.as_ref().map(ToString::to_string),
+        muted: row.muted,
         decided: row.closed.as_ref().map(decided),
     }
 }
 
 pub(super) fn hold_view(view: HoldView) -> wire::HoldDetail {
     let question = view.ask.question.as_ref().and_then(Body::inline).map(str::to_owned);
+    let open = view.open.as_ref();
     wire::HoldDetail {
         hold: hold(&view.row),
         arguments_text: view.arguments.as_ref().map(|arguments| arguments.text().to_owned()),
@@ -308,6 +311,14 @@ pub(super) fn hold_view(view: HoldView) -> wire::HoldDetail {
         expected_at: view.ask.expected_at.map(rfc3339),
         data: view.ask.data.as_ref().and_then(body),
         path: view.path.into_iter().map(above).collect(),
+        votes: open.map(people::votes),
+        may_decide: view.may_decide,
+        assigned_until: open.and_then(|hold| hold.assigned_until).map(rfc3339),
+        remind_at: open.and_then(|hold| hold.remind_at).map(rfc3339),
+        escalations: open.map(people::escalations).unwrap_or_default(),
+        delegations: open.map(people::delegations).unwrap_or_default(),
+        grace_ends_at: open.and_then(Hold::grace_ends_at).map(rfc3339),
+        late: view.late,
     }
 }
 

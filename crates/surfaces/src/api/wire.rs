@@ -12,6 +12,8 @@ use standfast_core::execution_state::ExecutionState;
 use standfast_core::receipt::{CallEffect, Report};
 use utoipa::{IntoParams, ToSchema};
 
+use super::people::{DelegationBody, EscalationBody, VotesBody};
+
 pub(super) use rules::{DemandBody, DriftBody, FindingBody};
 
 /// A new run.
@@ -315,6 +317,9 @@ pub(super) struct HoldBody {
     pub(super) expired_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) assignee: Option<String>,
+    /// Too many are open: nobody is notified of it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) muted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) decided: Option<DecisionRecord>,
 }
@@ -409,6 +414,29 @@ pub(super) struct HoldDetail {
     /// The parent runs, the root first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) path: Vec<ParentRun>,
+    /// How the vote stands; absent once it is decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) votes: Option<VotesBody>,
+    /// Whether you may decide it.
+    pub(super) may_decide: bool,
+    /// Until when it is assigned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) assigned_until: Option<String>,
+    /// When people are reminded next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) remind_at: Option<String>,
+    /// Who is, or will be, asked as well.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) escalations: Vec<EscalationBody>,
+    /// Who decides in whose place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) delegations: Vec<DelegationBody>,
+    /// Until when a late decision is taken, of a hold that expired and is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) grace_ends_at: Option<String>,
+    /// The decision came after the deadline.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) late: bool,
 }
 
 /// A parent run of a sub-run.
@@ -438,8 +466,10 @@ pub(super) enum OutcomeWord {
     Repeated,
     /// The vote counts, and more are needed.
     Voted,
-    /// The arguments were edited and need a new decision.
+    /// The arguments were edited and need a new decision; votes so far are void.
     Edited,
+    /// Who is asked, or until when, has changed.
+    Changed,
 }
 
 /// The receipt of a hold.

@@ -35,6 +35,7 @@ pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: 
             let grace = task.hitl.expiry_grace.is_some() || task.hitl.after_grace.is_some();
             let on_timeout = task.hitl.on_timeout.or(Some(OnTimeout::Fail));
             grace_needs_keep(&path.key("task").key("hitl"), on_timeout, grace, tree, found);
+            escalation_is_whole(&path.key("task").key("hitl"), &task.hitl, tree, found);
         }
     }
     inboxes(&path, agent, file, tree, found);
@@ -134,6 +135,18 @@ fn without_task(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut
         );
         found.notice(tree, &Path::of(&["agents", name]), what);
     }
+}
+
+/// One of the two keys alone would be a promise that nobody keeps.
+fn escalation_is_whole(path: &Path, hitl: &Hitl, tree: &Node, found: &mut CheckResult) {
+    let names_somebody = hitl.escalate_to.as_ref().is_some_and(|to| !to.is_empty());
+    let (given, missing) = match (hitl.escalate_after.is_some(), names_somebody) {
+        (true, false) => ("escalate_after", "escalate_to"),
+        (false, true) => ("escalate_to", "escalate_after"),
+        (true, true) | (false, false) => return,
+    };
+    let what = format!("`{path}.{given}` has an effect only with `{missing}`");
+    found.problem(tree, &path.key(given), what, format!("add `{missing}`, or remove `{given}`"));
 }
 
 pub(super) fn grace_needs_keep(

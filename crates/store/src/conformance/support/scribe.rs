@@ -322,6 +322,7 @@ fn actor(command: &Command) -> Actor {
         | Command::Vote(_)
         | Command::Edit(_)
         | Command::Assign { .. }
+        | Command::Delegate { .. }
         | Command::Reopen { .. }
         | Command::Repin { .. } => Actor::Person(user("alice")),
         Command::RecordReply(_)
