@@ -90,7 +90,7 @@ pub fn compile(file: &PolicyFile, scoped: &[ScopedRules]) -> Compilation {
     for list in std::iter::once(&top).chain(scoped) {
         let scope = RuleScope { agent: list.agent.clone(), tool: list.tool.clone() };
         for (no, rule) in list.rules.iter().enumerate() {
-            let place = list.place.item(no);
+            let place = list.place.item(rule.position.unwrap_or(no));
             let Some(checked) = check::check(file, rule, (&place, &scope), &mut problems) else { continue };
             examples::check(&checked, &mut problems);
             rules.push(checked);

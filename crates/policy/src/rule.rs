@@ -179,6 +179,9 @@ pub struct Rule {
     /// Calls that it must not match.
     #[serde(rename = "no_match", skip_serializing_if = "Vec::is_empty")]
     pub counterexamples: Vec<Example>,
+    /// Where it stands in its list, where others of it may have been left out.
+    #[serde(skip)]
+    pub position: Option<usize>,
 }
 
 /// A read-only call before the call.

@@ -538,7 +538,7 @@ async fn a_stream_ends_when_its_reader_may_not_see_the_run_any_more() {
         format!(
             "llms: {{script: {{type: scripted, script: script.yaml}}}}\n\
              tools: {{execute_command: {{approval_prompt: 'Run {{input}}?', allowed_commands: [echo]}}}}\n\
-             agents: {{ops: {{llm: script, tools: [execute_command], task: {{}}, approvers: ['user:{approver}']}}}}\n\
+             agents: {{ops: {{llm: script, tools: [execute_command], task: {{}}, approvers: [owner, 'user:{approver}']}}}}\n\
              server: {{auth: {{api_keys: true}}}}\n"
         )
     };

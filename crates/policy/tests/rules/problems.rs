@@ -419,3 +419,12 @@ fn a_policy_can_be_shared() {
     fn is_shared<T: Send + Sync + 'static>() {}
     is_shared::<standfast_policy::policy::Policy>();
 }
+
+/// A rule that cannot be read does not shift the places of those behind it.
+#[test]
+fn places_count_rules_that_are_left_out() {
+    let problems = compiled("{rules: [{id: a, alow: x}, {id: b, allow: x, approvers: [owner]}]}").problems;
+    let places: Vec<String> = problems.iter().map(|problem| problem.place.to_string()).collect();
+    assert!(places.iter().any(|place| place == "policy.rules[0].alow"), "{places:?}");
+    assert!(places.iter().any(|place| place.starts_with("policy.rules[1]")), "{places:?}");
+}

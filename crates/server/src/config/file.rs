@@ -22,7 +22,7 @@ use serde::Deserialize;
 
 pub use agent::{A2a as AgentA2a, Agent, Engine, Hitl, Mode, Reasoning, Skill, Task, TaskBackend};
 pub use llm::{Llm, LlmType};
-pub use policy::{GrantsFor, Policy, PolicyEffect, PolicyMode, ScopedPolicy};
+pub use policy::{Grants, GrantsFor, Policy, PolicyEffect, PolicyMode, ScopedPolicy};
 pub use server::{
     A2aDecisions, AsyncTools, Audit, Auth, CardSignature, Inboxes, Jwt, Limits, Server, network,
 };

@@ -23,6 +23,7 @@ mod queue;
 mod races;
 mod readers;
 mod repeats;
+mod rules;
 mod snapshots;
 mod stopping;
 mod telling;

@@ -114,7 +114,10 @@ fn agent(sim: &Arc<Sim>, name: AgentName, tools: BTreeMap<ToolName, (ToolSpec, A
         tools: tools.into_iter().map(|(name, (_, tool))| (name, tool)).collect(),
         needs_approval: BTreeSet::from([tool_name("pay")]),
         approvers: Approvers {
-            named: Some(BTreeSet::from([Approver::User(UserId::new(people::APPROVER).unwrap())])),
+            named: Some(BTreeSet::from([
+                Approver::Owner,
+                Approver::User(UserId::new(people::APPROVER).unwrap()),
+            ])),
             ..Approvers::default()
         },
         worker_pool: 8,
