@@ -355,7 +355,7 @@ impl Submit {
         let command = what.command(once.and_then(IdempotencyKey::chosen_key), message);
         let mut change = Change {
             actor: by.actor(),
-            authority: Authority { role, counts_for, verdicts, recorded, ..Authority::default() },
+            authority: Authority { role, counts_for, verdicts, recorded },
             commands: std::iter::once(command).chain(begins).collect(),
             writes: self.commit.mark(who, once),
         };

@@ -7,7 +7,7 @@ use standfast_core::actor::Actor;
 use standfast_core::command::{Choice, Command, Decide, Edit};
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
-use standfast_core::id::HoldId;
+use standfast_core::id::{CallNo, HoldId};
 use standfast_core::json::RawJson;
 use standfast_core::name::UserId;
 use standfast_core::policy::Verdicts;
@@ -117,7 +117,7 @@ impl Submit {
         let verdicts = match what.edited() {
             Some(edited) => {
                 let log = snapshot.log().await?;
-                let arguments = |call| {
+                let arguments = |call: CallNo| {
                     if call == id.key.call {
                         Some(edited.text().to_owned())
                     } else {
@@ -136,7 +136,7 @@ impl Submit {
         };
         let change = Change {
             actor: Actor::Person(who.user.clone()),
-            authority: Authority { role, counts_for, verdicts, recorded, ..Authority::default() },
+            authority: Authority { role, counts_for, verdicts, recorded },
             commands: vec![what.command(id)],
             writes: self.commit.mark(who, once.as_ref()),
         };
