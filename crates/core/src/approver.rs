@@ -32,6 +32,18 @@ pub struct Person {
     pub groups: BTreeSet<GroupName>,
     /// The roles that they have.
     pub roles: BTreeSet<RoleName>,
+    /// Whether these are all of their groups and roles.
+    pub membership: Membership,
+}
+
+/// Whether somebody's groups and roles are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Membership {
+    /// All of them.
+    #[default]
+    Known,
+    /// Nobody has said which they have.
+    Unknown,
 }
 
 /// Whether whoever started a run may decide its holds; the later one is stricter.
@@ -49,7 +61,13 @@ impl Person {
     /// A user without groups and roles.
     #[must_use]
     pub fn of(user: UserId) -> Person {
-        Person { user, groups: BTreeSet::new(), roles: BTreeSet::new() }
+        Person { user, groups: BTreeSet::new(), roles: BTreeSet::new(), membership: Membership::Known }
+    }
+
+    /// A user of whom nothing but the name is known.
+    #[must_use]
+    pub fn by_name(user: UserId) -> Person {
+        Person { membership: Membership::Unknown, ..Person::of(user) }
     }
 }
 
@@ -91,6 +109,14 @@ impl fmt::Display for Approver {
             Approver::Group(group) => write!(f, "group:{group}"),
             Approver::Role(role) => write!(f, "role:{role}"),
         }
+    }
+}
+
+impl std::str::FromStr for Approver {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Approver, String> {
+        Approver::parse(text)
     }
 }
 

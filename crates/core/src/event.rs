@@ -16,7 +16,7 @@ use crate::approver::Approver;
 use crate::body::Body;
 use crate::digest::Digest;
 use crate::effect::EffectClaim;
-use crate::hold::{Ask, Delegation, Demand, Escalation, HoldKind, HoldPolicy, Resolution};
+use crate::hold::{Ask, Delegation, Demand, Escalation, HoldKind, HoldPolicy, Resolution, Stakes};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Seq};
 use crate::message::{FileDigest, Message, PolicyVerdict, Reply, ToolCall, ToolResult, is_default};
 use crate::name::{AgentName, InboxName, RuleId, SessionId, Tenant, UserId, WorkerName};
@@ -543,6 +543,9 @@ pub struct HoldEdited {
     /// What each rule demands now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub demands: Vec<Demand>,
+    /// What is at stake now, where rules say.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stakes: Stakes,
     /// In what role the arguments were changed.
     pub role: Role,
     /// The message that decided, as its sender wrote it, for the history; models are not told it.

@@ -219,6 +219,102 @@ pub struct Delegation {
     pub counts_for: Vec<RuleId>,
 }
 
+/// What rules say of a hold beside who decides. What they leave open is up to the agent and its tool.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HoldTerms {
+    /// When denied.
+    pub on_deny: Option<OnDeny>,
+    /// When nobody decides in time.
+    pub on_timeout: Option<OnTimeout>,
+    /// How long it may wait.
+    pub timeout: Option<Millis>,
+    /// How long a kept hold still takes an answer.
+    pub grace: Option<Millis>,
+    /// How long before people are reminded.
+    pub remind_after: Option<Millis>,
+    /// When who is asked as well, beside those whom the agent names.
+    pub escalations: Vec<Escalation>,
+    /// What approvers should know.
+    pub stakes: Stakes,
+}
+
+impl HoldTerms {
+    /// What counts for a hold: what rules say, and otherwise what its agent says.
+    #[must_use]
+    pub fn over(&self, usual: HoldPolicy) -> HoldPolicy {
+        HoldPolicy {
+            on_deny: self.on_deny.unwrap_or(usual.on_deny),
+            on_timeout: self.on_timeout.unwrap_or(usual.on_timeout),
+            timeout: self.timeout.or(usual.timeout),
+            grace: self.grace.or(usual.grace),
+            after_grace: usual.after_grace,
+            remind_after: self.remind_after.or(usual.remind_after),
+            escalate_after: usual.escalate_after,
+            escalate_to: usual.escalate_to,
+        }
+    }
+}
+
+/// How bad it can get; later ones are worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// Something is lost.
+    Destructive,
+}
+
+impl Risk {
+    /// Its name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Risk::Low => "low",
+            Risk::Medium => "medium",
+            Risk::High => "high",
+            Risk::Destructive => "destructive",
+        }
+    }
+}
+
+/// What is at stake, as the rules that hold a call say it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Stakes {
+    /// Why it is held, in the words of the rules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub because: Vec<String>,
+    /// How bad it can get.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk: Option<Risk>,
+    /// Whether what the call does can be undone; absent where no rule says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reversible: Option<bool>,
+    /// What was found by the read-only calls that rules want made before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+}
+
+/// What a read-only call said before people were asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, as JSON.
+    pub arguments: String,
+    /// What it said, or why it could not be asked; cut where it is long.
+    pub result: String,
+    /// Whether it could not be asked.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub fails: bool,
+    /// Digest of all of it: what is compared before the start.
+    pub digest: crate::digest::Digest,
+}
+
 /// What people, or the outside system, are asked. Arguments are not repeated here: they stand in the call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Ask {
@@ -228,6 +324,9 @@ pub struct Ask {
     /// Why the call would not do what it seems to: it is shown with the reason and in the text of an approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
+    /// What is at stake, where rules say.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stakes: Stakes,
     /// The question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<Body>,
@@ -318,7 +417,7 @@ impl Demand {
         self.approvers.is_none() && self.quorum <= 1 && self.self_approval == SelfApproval::Allow
     }
 
-    /// Demands as a hold keeps them: each rule's once, nobody has agreed, and none at all where all are the usual one.
+    /// Demands as a hold keeps them: each rule's once, and nobody has agreed.
     #[must_use]
     pub fn listed(demands: impl IntoIterator<Item = Demand>) -> Vec<Demand> {
         let mut listed: Vec<Demand> = Vec::new();
@@ -326,9 +425,6 @@ impl Demand {
             if listed.iter().all(|one| one.rule != demand.rule) {
                 listed.push(Demand { agreed: Vec::new(), ..demand });
             }
-        }
-        if listed.iter().all(Demand::is_usual) {
-            listed.clear();
         }
         listed
     }
@@ -453,7 +549,8 @@ impl Hold {
     /// Whether one person's yes may be too little.
     #[must_use]
     pub fn has_quorum(&self) -> bool {
-        self.votes_needed > 1 || self.demands.len() > 1
+        let has_others = self.demands.len() > 1 && !self.demands.iter().all(Demand::is_usual);
+        self.votes_needed > 1 || has_others || self.demands.iter().any(|demand| demand.quorum > 1)
     }
 
     /// How many people must still agree at least.

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::effect::EffectClaim;
-use crate::hold::{Demand, Escalation};
+use crate::hold::{Demand, Escalation, HoldTerms};
 use crate::id::CallNo;
-use crate::message::{FileDigest, PolicyVerdict};
+use crate::message::{FileDigest, ObservedVerdict, PolicyVerdict};
 use crate::name::{GrantId, RuleId};
 use crate::time::Timestamp;
 
@@ -69,6 +69,10 @@ pub struct Verdicts {
     pub effects: Vec<(CallNo, EffectClaim)>,
     /// The agent or the owner is over its soft cap of open holds: new ones open muted.
     pub mutes: bool,
+    /// What rules say of the hold of a call, beside who decides.
+    pub terms: Vec<(CallNo, HoldTerms)>,
+    /// What rules that only observe would have done.
+    pub observed: Vec<(CallNo, ObservedVerdict)>,
 }
 
 /// When time does what to a hold: worked out by the engine, which knows business hours.
@@ -106,6 +110,7 @@ impl Verdicts {
                 rules: vec![RuleId::no_verdict()],
                 policy: self.policy,
                 grant: None,
+                observed: None,
             };
             return CombinedVerdict { judged, reason: None, votes: 1, demands: Vec::new() };
         };
@@ -114,8 +119,10 @@ impl Verdicts {
         rules.sort();
         rules.dedup();
         let grant = strictest.iter().find_map(|v| v.grant.clone());
+        let observed = self.observed.iter().find(|(no, _)| *no == call);
+        let observed = observed.map(|(_, would)| Box::new(would.clone()));
         CombinedVerdict {
-            judged: PolicyVerdict { effect, rules, policy: self.policy, grant },
+            judged: PolicyVerdict { effect, rules, policy: self.policy, grant, observed },
             reason: strictest.iter().find_map(|v| v.reason.clone()),
             votes: strictest.iter().map(|v| v.votes).max().unwrap_or(1).max(1),
             demands: strictest
@@ -150,6 +157,12 @@ impl Verdicts {
     #[must_use]
     pub fn effects(&self, call: CallNo) -> Vec<EffectClaim> {
         self.effects.iter().filter(|(no, _)| *no == call).map(|(_, claim)| claim.clone()).collect()
+    }
+
+    /// What rules say of the hold of a call, beside who decides.
+    #[must_use]
+    pub fn terms(&self, call: CallNo) -> HoldTerms {
+        self.terms.iter().find(|(no, _)| *no == call).map(|(_, terms)| terms.clone()).unwrap_or_default()
     }
 
     /// What whoever follows the run is told when this call is denied.

@@ -13,8 +13,8 @@ mod may_decide;
 mod principal;
 
 pub use api_key::{ApiKey, KEY_BYTES, KeyEnd, KeyFacts, stands_for};
-pub use approvers::{Approvers, SelfApproval};
-pub use as_well::{counts_for, is_let_in, may_decide_as_well, person};
+pub use approvers::{Approvers, RuleApprovers, RuleElectorate, SelfApproval};
+pub use as_well::{is_let_in, may_decide_as_well, person};
 pub use identity_provider::{IdentityProvider, NotLetIn};
-pub use may_decide::{ToDecide, may_decide, may_log_in, may_see};
+pub use may_decide::{Standing, ToDecide, WhyNot, may_decide, may_log_in, may_see, who_decides};
 pub use principal::{BadParty, Identification, Party, Principal, Scope};

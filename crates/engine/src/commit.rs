@@ -258,7 +258,7 @@ pub(crate) fn is_leased_elsewhere(error: &StoreError) -> bool {
 /// Who may see and decide the holds of a run: its owner and those named.
 fn audience_of(owner: &UserId, approvers: &Approvers) -> Vec<AudienceMember> {
     let mut who = vec![audience_member(&Party::User(owner.clone()))];
-    who.extend(approvers.named.iter().flatten().map(audience_member));
+    who.extend(approvers.named.iter().flatten().filter_map(Party::of).map(|party| audience_member(&party)));
     who.sort();
     who.dedup();
     who

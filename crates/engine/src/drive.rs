@@ -19,6 +19,7 @@ mod login;
 mod mishaps;
 mod missing_pins;
 mod pool;
+mod preconditions;
 mod sub_runs;
 mod think;
 mod work_time;

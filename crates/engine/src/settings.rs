@@ -3,6 +3,7 @@
 //! A typed value that is checked once. The demo and the tests build it by hand; a configuration file becomes one.
 
 mod agent;
+mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,6 +26,7 @@ pub use agent::{
     Agent, Card, CardReaders, HISTORY_TOKENS, InboxService, PinnedDefinition, ServedInbox, Skill, Streaming,
     Tracking,
 };
+pub use rules::Rules;
 
 /// What a process has only once: a reload keeps it, whatever the new settings say.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use standfast_core::approver::{Approver, SelfApproval};
 use standfast_core::digest::{self, Digest};
-use standfast_core::hold::{OnDeny, OnTimeout};
+use standfast_core::hold::{OnDeny, OnTimeout, Risk};
 use standfast_core::policy::Effect;
 
 use crate::budget::Budget;
@@ -87,20 +87,6 @@ pub enum GrantRule {
     /// Within the limits.
     #[default]
     Allow,
-}
-
-/// How bad it can get; later ones are worse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Risk {
-    /// Little.
-    Low,
-    /// Some.
-    Medium,
-    /// Much.
-    High,
-    /// Something is lost.
-    Destructive,
 }
 
 /// One rule.

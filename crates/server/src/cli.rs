@@ -16,6 +16,7 @@ mod llm;
 mod moving;
 mod nodes;
 mod plain;
+mod policy;
 mod reload;
 mod runs;
 mod schema;
@@ -84,6 +85,9 @@ enum Command {
     Export(moving::Export),
     /// Import an export into a database. Pending holds stay pending.
     Import(moving::Import),
+    /// Try the rules of configuration files on stored calls: back-test, compare, explain. Needs no server.
+    #[command(subcommand)]
+    Policy(policy::Policy),
     /// Verify and export the audit log.
     #[command(subcommand)]
     Audit(Audit),
@@ -151,6 +155,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Schema(schema) => schema::run(&schema),
         Command::Export(export) => moving::export(&export),
         Command::Import(import) => moving::import(&import),
+        Command::Policy(policy) => policy::run(&policy),
         Command::Audit(Audit::Verify { what, signed, json }) => audit::verify(&what, &signed, json),
         Command::Audit(Audit::Head { what, signed, json }) => audit::head(&what, &signed, json),
         Command::Audit(Audit::Export { what, run, json }) => audit_export::run(&what, run.as_deref(), json),

@@ -43,7 +43,13 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
         return Err(Refusal::Tampered { call: call.no, decided: call.digest, stored });
     }
     let Some(schema) = schema else {
-        let judged = PolicyVerdict { effect: Effect::Deny, rules: Vec::new(), policy: None, grant: None };
+        let judged = PolicyVerdict {
+            effect: Effect::Deny,
+            rules: Vec::new(),
+            policy: None,
+            grant: None,
+            observed: None,
+        };
         let reason = format!("not executed: the agent no longer has a tool {}", call.tool);
         return Ok(refuse(draft, &call, judged, Some(reason)));
     };
@@ -122,10 +128,12 @@ fn ask_again(
     rules.extend(unsatisfied);
     rules.sort();
     rules.dedup();
+    let terms = draft.ctx.verdicts.terms(call.no);
+    let warning = draft.ctx.verdicts.warning(call.no);
     let opening = NewHold {
         call: call.no,
-        policy: draft.ctx.definition.policy_for(&call.tool),
-        ask: Ask { reason, warning: draft.ctx.verdicts.warning(call.no), ..Ask::default() },
+        policy: terms.over(draft.ctx.definition.policy_for(&call.tool)),
+        ask: Ask { reason, warning, stakes: terms.stakes, ..Ask::default() },
         judged: Some(PolicyVerdict { effect: Effect::Hold, rules, ..combined.judged }),
         votes,
         demands,

@@ -50,6 +50,7 @@ pub(super) fn resolve(
         return Err(Refusal::WrongKind { hold: draft.run.hold_id(key), kind: hold.kind });
     }
     refuse_if_stale(draft, &hold, &wanted.decide)?;
+    let hold = tightened(draft, hold);
     match &wanted.resolution {
         Choice::Approve if hold.has_quorum() => cast_vote(draft, &hold, role, Some(wanted)),
         Choice::ApproveEdited { arguments } => {
@@ -303,6 +304,19 @@ fn in_place_of(draft: &Draft<'_>, hold: &Hold, role: Role) -> Option<UserId> {
     hold.delegated_to(who, draft.now).next().map(|one| one.by.clone())
 }
 
+/// A hold with what its rules demand now, where that is more: rules may only become stricter while it waits.
+fn tightened(draft: &Draft<'_>, mut hold: Hold) -> Hold {
+    if hold.demands.is_empty() {
+        return hold;
+    }
+    let now = judge::verdict(draft, hold.call()).demands;
+    for demand in &mut hold.demands {
+        let quorum = now.iter().filter(|now| now.rule == demand.rule).map(|now| now.quorum).max();
+        demand.quorum = quorum.unwrap_or(0).max(demand.quorum);
+    }
+    hold
+}
+
 /// Each person counts once; the last one needed decides.
 fn cast_vote(
     draft: &mut Draft<'_>,
@@ -327,7 +341,7 @@ fn cast_vote(
         counts_for: counted(draft, hold),
         message: wanted.and_then(|wanted| wanted.message.clone()),
     }));
-    let missing = draft.run.hold(hold.key).map_or(0, Hold::votes_missing);
+    let missing = draft.run.hold(hold.key).cloned().map_or(0, |hold| tightened(draft, hold).votes_missing());
     if missing > 0 {
         let votes = u32::try_from(hold.votes.len() + 1).unwrap_or(u32::MAX);
         return Ok(Answer::Voted { votes, needed: votes.saturating_add(missing) });
@@ -385,6 +399,7 @@ fn emit_edit(draft: &mut Draft<'_>, hold: &Hold, change: Change, role: Role) -> 
         judged: change.verdict.judged,
         votes_needed: if votes > 1 { votes } else { 0 },
         demands,
+        stakes: draft.ctx.verdicts.terms(hold.call()).stakes,
         role,
         message: change.message,
     }));

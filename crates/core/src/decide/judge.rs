@@ -106,8 +106,13 @@ pub(super) fn hold_whole_batch(judgements: &mut [Judgement]) {
     let ready = |j: &&mut Judgement| j.hold.is_none() && j.call.refused.is_none();
     for judgement in judgements.iter_mut().filter(ready) {
         let policy = judgement.call.judged.as_ref().and_then(|judged| judged.policy);
-        let judged =
-            PolicyVerdict { effect: Effect::Hold, rules: vec![RuleId::batch()], policy, grant: None };
+        let judged = PolicyVerdict {
+            effect: Effect::Hold,
+            rules: vec![RuleId::batch()],
+            policy,
+            grant: None,
+            observed: None,
+        };
         judgement.hold = Some(CombinedVerdict { judged, reason: None, votes: 1, demands: Vec::new() });
     }
 }
@@ -132,9 +137,11 @@ pub(super) fn too_many_holds(max: usize) -> String {
 
 /// Opens the approval hold of a call that was judged.
 pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: CombinedVerdict) {
-    let policy = draft.ctx.definition.policy_for(&call.tool);
+    let terms = draft.ctx.verdicts.terms(call.no);
+    let policy = terms.over(draft.ctx.definition.policy_for(&call.tool));
     let warning = draft.ctx.verdicts.warning(call.no);
-    let ask = Ask { reason: name_files(combined.reason, &call.files), warning, ..Ask::default() };
+    let reason = name_files(combined.reason, &call.files);
+    let ask = Ask { reason, warning, stakes: terms.stakes, ..Ask::default() };
     open(
         draft,
         NewHold {
@@ -218,8 +225,22 @@ pub(super) fn open(draft: &mut Draft<'_>, opening: NewHold) -> HoldKey {
 /// reminder by a plain span is not repeated in the event: the policy says it.
 fn times_of(draft: &Draft<'_>, opening: &NewHold) -> HoldTimes {
     let can_expire = |_: &Timestamp| opening.kind.can_expire();
+    // What rules say of whom to ask as well is about approvals.
+    let by_rules = match opening.kind {
+        HoldKind::Approval => draft.ctx.verdicts.terms(opening.call).escalations,
+        HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery => Vec::new(),
+    };
+    let in_order = |mut escalations: Vec<Escalation>| {
+        escalations.extend(by_rules);
+        escalations.sort_by_key(|one| one.at);
+        escalations
+    };
     if let Some(times) = draft.ctx.verdicts.times(opening.call) {
-        return HoldTimes { expires_at: times.expires_at.filter(can_expire), ..times.clone() };
+        return HoldTimes {
+            expires_at: times.expires_at.filter(can_expire),
+            remind_at: times.remind_at,
+            escalations: in_order(times.escalations.clone()),
+        };
     }
     let policy = &opening.policy;
     let after = |span: Option<Millis>| span.map(|span| draft.now.plus(span));
@@ -228,7 +249,7 @@ fn times_of(draft: &Draft<'_>, opening: &NewHold) -> HoldTimes {
     HoldTimes {
         expires_at: after(policy.timeout).filter(can_expire),
         remind_at: None,
-        escalations: escalation.into_iter().collect(),
+        escalations: in_order(escalation.into_iter().collect()),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallStarted, Driver, Envelope, Event, HoldEdited, HoldOpened,
     HoldResolved, MessageReceived, ModelReplied, Outcome, RunEnded, RunStarted,
 };
-use crate::hold::{Ask, EditedArguments, HoldKind, Resolution};
+use crate::hold::{Ask, EditedArguments, HoldKind, Resolution, Stakes};
 use crate::id::{CallNo, HoldKey, Incarnation, MessageId, Seq};
 use crate::json::RawJson;
 use crate::message::{Message, Part, PolicyVerdict, Reply, ToolCall, ToolResult, Usage};
@@ -344,6 +344,7 @@ impl Log<'_> {
                 judged: judged(),
                 votes_needed: 0,
                 demands: Vec::new(),
+                stakes: Stakes::default(),
                 role: Role::Owner,
                 message: None,
             };
@@ -385,7 +386,7 @@ impl Log<'_> {
 /// The rule under which restored calls are held.
 fn judged() -> PolicyVerdict {
     let rules = RuleId::new("restored").into_iter().collect();
-    PolicyVerdict { effect: Effect::Hold, rules, policy: None, grant: None }
+    PolicyVerdict { effect: Effect::Hold, rules, policy: None, grant: None, observed: None }
 }
 
 fn place(message: &TurnMessage) -> Result<Seq, BadState> {

@@ -53,8 +53,13 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
     let digest = digest::of_call(&tool("write"), r#"{"n":1}"#, schema);
     let policy = digest::of_bytes(b"policy");
     let rules = vec![RuleId::new("about-write").unwrap()];
-    let judged =
-        PolicyVerdict { effect: Effect::Hold, rules: rules.clone(), policy: Some(policy), grant: None };
+    let judged = PolicyVerdict {
+        effect: Effect::Hold,
+        rules: rules.clone(),
+        policy: Some(policy),
+        grant: None,
+        observed: None,
+    };
     let shown = ShownRevision {
         seq: Seq(4),
         at: at(4),

@@ -3,17 +3,18 @@
 //!
 //! Both stand in the fold of the run. Four eyes count here too: whoever started a run does not decide it by standing in.
 
-use standfast_core::approver::{Approver, Person};
-use standfast_core::hold::{Demand, Hold, HoldKind};
-use standfast_core::name::RuleId;
+use standfast_core::approver::{Approver, Person, SelfApproval};
+use standfast_core::hold::{Demand, Escalation, Hold, HoldKind};
 use standfast_core::policy::Role;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
-use super::approvers::{Approvers, SelfApproval};
+use super::approvers::Approvers;
+use super::may_decide::Standing;
 use super::principal::{Principal, Scope};
 
-/// In what role this principal may decide an open hold although nobody named them at first; none when not at all.
+/// By what right this principal may decide an open hold although nobody named them at first; none when not at all. For whom
+/// somebody stands in, and so what they count for, the core knows.
 #[must_use]
 pub fn may_decide_as_well(
     who: &Principal,
@@ -21,51 +22,31 @@ pub fn may_decide_as_well(
     hold: &Hold,
     approvers: &Approvers,
     now: Timestamp,
-) -> Option<Role> {
+) -> Option<Standing> {
     let facts = &run.facts;
     if who.tenant != facts.tenant || !who.has(Scope::HoldsDecide) {
         return None;
     }
     let tool = run.call(hold.call()).map(|call| &call.tool);
-    let forbids = approvers.self_approval_of(tool) == SelfApproval::Forbid
-        || hold.demands.iter().any(|demand| demand.self_approval == SELF_APPROVAL_FORBID);
-    if who.user == facts.owner && forbids && hold.kind != HoldKind::Auth {
+    let is_own = who.user == facts.owner && hold.kind != HoldKind::Auth;
+    let forbids = |demand: &Demand| demand.self_approval == SelfApproval::Forbid;
+    if is_own
+        && (approvers.self_approval_of(tool) == SelfApproval::Forbid || hold.demands.iter().any(forbids))
+    {
         return None;
     }
     let person = person(who);
-    if hold.asked_as_well().any(|approver| approver.means(&person, &facts.owner)) {
-        return Some(Role::Approver);
-    }
-    hold.delegated_to(&who.user, now).next().map(|_| Role::Delegate)
-}
-
-const SELF_APPROVAL_FORBID: standfast_core::approver::SelfApproval =
-    standfast_core::approver::SelfApproval::Forbid;
-
-/// The rules of an open hold whose demands this principal counts for. `decides` says whether the agent's approvers are they.
-#[must_use]
-pub fn counts_for(
-    who: &Principal,
-    run: &Run,
-    hold: &Hold,
-    (approvers, decides): (&Approvers, Option<Role>),
-) -> Vec<RuleId> {
-    if hold.demands.is_empty() || who.tenant != run.facts.tenant || !who.has(Scope::HoldsDecide) {
-        return Vec::new();
-    }
-    let (person, owner) = (person(who), &run.facts.owner);
-    let tool = run.call(hold.call()).map(|call| &call.tool);
-    let is_own = who.user == *owner;
-    let forbids = is_own && approvers.self_approval_of(tool) == SelfApproval::Forbid;
-    let is_asked_as_well = hold.asked_as_well().any(|approver| approver.means(&person, owner));
-    let counts = |demand: &&Demand| {
-        let is_named = match &demand.approvers {
-            Some(named) => named.iter().any(|approver| approver.means(&person, owner)),
-            None => decides.is_some() || is_asked_as_well,
+    let names = |one: &&Escalation| one.to.iter().any(|approver| approver.means(&person, &facts.owner));
+    let escalated: Vec<&Escalation> = hold.escalated.iter().filter(names).collect();
+    if !escalated.is_empty() {
+        let concerns = |demand: &&Demand| {
+            escalated.iter().any(|one| one.rule.as_ref().is_none_or(|rule| *rule == demand.rule))
         };
-        is_named && !forbids && !(is_own && demand.self_approval == SELF_APPROVAL_FORBID)
-    };
-    hold.demands.iter().filter(counts).map(|demand| demand.rule.clone()).collect()
+        let counts_for = hold.demands.iter().filter(concerns).map(|demand| demand.rule.clone()).collect();
+        return Some(Standing { role: Role::Approver, counts_for });
+    }
+    let stands_in = hold.delegated_to(&who.user, now).next();
+    stands_in.map(|_| Standing { role: Role::Delegate, counts_for: Vec::new() })
 }
 
 /// Whether something of a run was escalated or handed on to this principal, so that they may see it.
@@ -79,5 +60,5 @@ pub fn is_let_in(who: &Principal, run: &Run) -> bool {
 /// Somebody as the core knows people.
 #[must_use]
 pub fn person(who: &Principal) -> Person {
-    Person { user: who.user.clone(), groups: who.groups.clone(), roles: who.roles.clone() }
+    Person { groups: who.groups.clone(), roles: who.roles.clone(), ..Person::of(who.user.clone()) }
 }

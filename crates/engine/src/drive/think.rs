@@ -122,8 +122,15 @@ impl Drive {
             }
             Ok(reply) => {
                 let definition = self.definition().await?;
-                let mut verdicts = policy::of_reply(agent, &definition, run, &reply.calls);
-                if !agent.effect_keys.is_empty() {
+                let now = self.drives.host.clock.now();
+                let mut verdicts = policy::of_reply(agent, &definition, (run, now), &reply.calls);
+                let asked = policy::numbered(run, &reply.calls);
+                let asked = asked.filter_map(|(no, call)| {
+                    Some((no, ToolName::new(&call.tool).ok()?, call.arguments.clone()))
+                });
+                let asked = asked.collect();
+                self.drives.look_at_preconditions(run, agent, asked, &mut verdicts).await;
+                if agent.may_claim_effects() {
                     let calls = policy::numbered(run, &reply.calls).filter_map(|(no, call)| {
                         let tool = ToolName::new(&call.tool).ok()?;
                         Some(EffectCall { no, tool, arguments: call.arguments.clone() })

@@ -12,9 +12,11 @@ use standfast_core::event::Inbox;
 use standfast_core::id::StorageKind;
 use standfast_core::name::{InboxName, ToolName};
 use standfast_core::time::Millis;
+use standfast_policy::call::ToolDefault;
 use standfast_policy::effect_key::KeyTemplate;
 use standfast_policy::hours::BusinessHours;
 
+use super::rules::Rules;
 use crate::auth::Approvers;
 use crate::model::Model;
 use crate::tool::Tool;
@@ -39,7 +41,12 @@ pub struct Agent {
     pub needs_approval: BTreeSet<ToolName>,
     /// How many people must agree before a call runs, of tools where it is more than one.
     pub quorum: BTreeMap<ToolName, u32>,
-    /// Who may decide beside the owner.
+    /// Those of them, and of the others, whose entries do not say whether a person is asked: then it goes by their type, and
+    /// the policy's default is for those that may change something.
+    pub says_nothing: BTreeSet<ToolName>,
+    /// What its calls are judged by, beside what its tools say.
+    pub rules: Rules,
+    /// Who may decide.
     pub approvers: Approvers,
     /// What names the effects of its tools, where they have one: at most one start has each.
     pub effect_keys: BTreeMap<ToolName, KeyTemplate>,
@@ -88,6 +95,8 @@ impl Agent {
             tools: BTreeMap::new(),
             needs_approval: BTreeSet::new(),
             quorum: BTreeMap::new(),
+            says_nothing: BTreeSet::new(),
+            rules: Rules::default(),
             approvers: Approvers::default(),
             effect_keys: BTreeMap::new(),
             hours: None,
@@ -107,6 +116,23 @@ impl Agent {
 }
 
 impl Agent {
+    /// Whether starts of its calls may claim effects by name.
+    #[must_use]
+    pub fn may_claim_effects(&self) -> bool {
+        !self.effect_keys.is_empty() || self.rules.name_effects()
+    }
+
+    /// What one of its tools says where no rule matches (C32).
+    #[must_use]
+    pub fn tool_default(&self, tool: &ToolName) -> ToolDefault {
+        match (self.needs_approval.contains(tool), self.says_nothing.contains(tool)) {
+            (true, false) => ToolDefault::RequiresApproval,
+            (true, true) => ToolDefault::ChangesWorld,
+            (false, false) => ToolDefault::NeedsNoApproval,
+            (false, true) => ToolDefault::ReadOnly,
+        }
+    }
+
     /// Whether a run with this definition is pinned to the agent as it is now.
     #[must_use]
     pub fn pins(&self, digest: Digest) -> bool {

@@ -11,7 +11,7 @@ use standfast_core::command::{Choice, Command, Decide, Reject, Resolve, StoredCa
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
-use standfast_core::hold::HoldKind;
+use standfast_core::hold::{Demand, HoldKind};
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::message::Message;
 use standfast_core::name::{RuleId, ToolName};
@@ -25,12 +25,12 @@ use standfast_store::StoreError;
 
 use super::Submit;
 use crate::EngineError;
-use crate::auth::{Approvers, Principal, Scope, counts_for, may_decide, may_decide_as_well};
+use crate::auth::{Approvers, Principal, Scope, Standing, ToDecide, may_decide, may_decide_as_well};
 use crate::commit::{Authority, Change, IdempotencyKey, is_leased_elsewhere};
 use crate::drive::account::account;
 use crate::drive::effects::{EffectCall, is_claimed_meanwhile};
 use crate::drive::{Acceptance, DriveGuard, Queue, TakenRun};
-use crate::log::{Snapshot, needs, recorded};
+use crate::log::{Snapshot, demands, needs, recorded};
 use crate::policy;
 use crate::tool::Tool;
 
@@ -312,12 +312,20 @@ impl Submit {
         if let Some(agent) = &agent {
             what.cut_secrets(&holds, &agent.tools);
         }
-        let approvers = self.host.approvers(&facts.agent);
-        let (role, counts_for) = authority(by, &row.run, &holds, &approvers, self.host.clock.now());
         let closed = holds.iter().find_map(|hold| hold.closed.as_ref());
-        let recorded = match closed {
-            Some(closed) => recorded(closed.seq, snapshot.log().await?),
-            None => None,
+        let (recorded, log) = match closed {
+            Some(closed) => (recorded(closed.seq, snapshot.log().await?), snapshot.log().await?),
+            None => (None, &[] as &[Envelope]),
+        };
+        let mut demanding = Vec::new();
+        for hold in &holds {
+            demanding.push((hold, demands(hold, &row.run, log)));
+        }
+        let approvers = self.host.approvers(&facts.agent);
+        let standing = authority(by, &row.run, &demanding, &approvers, self.host.clock.now());
+        let (role, counts_for) = match standing {
+            Some(standing) => (Some(standing.role), standing.counts_for),
+            None => (None, Vec::new()),
         };
         let definition = self.log.definition(&facts.agent, row.run.state.definition).await?;
         let is_open = role.is_some() && closed.is_none();
@@ -332,7 +340,8 @@ impl Submit {
         let can_begin = |hold: &&HoldRow| {
             let called = row.run.call(hold.id.key.call).map(|call| &call.tool);
             let tool = called.and_then(|tool| agent.as_ref()?.tools.get(tool));
-            tool.is_some_and(|tool| tool.look(&account(facts)).is_none())
+            let wants_a_look = agent.as_ref().is_some_and(|agent| agent.rules.wants_a_look());
+            tool.is_some_and(|tool| tool.look(&account(facts)).is_none()) && !wants_a_look
         };
         let mut begins = Vec::new();
         if let Some(taking) = &taking {
@@ -342,8 +351,9 @@ impl Submit {
         // What is about to be decided: edited arguments where there are some, the stored ones otherwise.
         let arguments =
             |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
-        let mut verdicts = policy::of_run(agent.as_deref(), &definition, &row.run, &arguments);
-        if let Some(agent) = agent.as_deref().filter(|agent| is_open && !agent.effect_keys.is_empty()) {
+        let now = self.host.clock.now();
+        let mut verdicts = policy::of_run(agent.as_deref(), &definition, (&row.run, now), &arguments);
+        if let Some(agent) = agent.as_deref().filter(|agent| is_open && agent.may_claim_effects()) {
             let effect = |hold: &HoldRow| {
                 let no = hold.id.key.call;
                 Some(EffectCall { no, tool: hold.tool.clone()?, arguments: arguments(no)? })
@@ -419,27 +429,39 @@ impl Submit {
     }
 }
 
-/// In what role somebody may decide all of these, none when one of them is not theirs; and the rules whose demands they
-/// count for.
+/// By what right somebody may decide all of these; none when one of them is not theirs.
 pub(super) fn authority(
     by: &Decider,
     run: &Run,
-    holds: &[HoldRow],
+    holds: &[(&HoldRow, Vec<Demand>)],
     approvers: &Approvers,
     now: Timestamp,
-) -> (Option<Role>, Vec<RuleId>) {
-    let mut rules = Vec::new();
-    let mut role = |hold: &HoldRow| match by {
+) -> Option<Standing> {
+    let standing = |(hold, demands): &(&HoldRow, Vec<Demand>)| match by {
         Decider::Person(who) => {
-            let named = may_decide(who, &run.facts, hold.into(), approvers);
-            let Some(open) = run.hold(hold.id.key) else { return named };
-            let counts = counts_for(who, run, open, (approvers, named));
-            let by_rule = (!counts.is_empty()).then_some(Role::Approver);
-            rules.extend(counts);
-            named.or(by_rule).or_else(|| may_decide_as_well(who, run, open, approvers, now))
+            let to_decide = ToDecide { kind: hold.kind, tool: hold.tool.as_ref(), demands };
+            let named = may_decide(who, &run.facts, to_decide, approvers).ok();
+            let open = run.hold(hold.id.key);
+            let as_well = || may_decide_as_well(who, run, open?, approvers, now);
+            match named {
+                // Who is named for one rule may have been asked about another one later on.
+                Some(mut named) => {
+                    let more = as_well().map(|standing| standing.counts_for).unwrap_or_default();
+                    named.counts_for.extend(more);
+                    Some(named)
+                }
+                None => as_well(),
+            }
         }
-        Decider::Callback(_) => (hold.kind == HoldKind::External).then_some(Role::Callback),
+        Decider::Callback(_) => {
+            let reports = Standing { role: Role::Callback, counts_for: Vec::new() };
+            (hold.kind == HoldKind::External).then_some(reports)
+        }
     };
-    let roles: Option<Vec<Role>> = holds.iter().map(&mut role).collect();
-    (roles.and_then(|roles| roles.first().copied()), rules)
+    let mut standings = holds.iter().map(standing);
+    let first = standings.next()??;
+    standings.try_fold(first, |mut all, one| {
+        all.counts_for.extend(one?.counts_for);
+        Some(all)
+    })
 }

@@ -7,6 +7,7 @@ use standfast_core::actor::Actor;
 use standfast_core::command::{Choice, Command, Decide, Edit};
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
+use standfast_core::event::Envelope;
 use standfast_core::id::{CallNo, HoldId};
 use standfast_core::json::RawJson;
 use standfast_core::name::UserId;
@@ -20,7 +21,7 @@ use crate::EngineError;
 use crate::auth::{Principal, Scope};
 use crate::commit::{Authority, Change, IdempotencyKey};
 use crate::drive::effects::EffectCall;
-use crate::log::{needs, recorded};
+use crate::log::{demands, needs, recorded};
 use crate::policy;
 
 /// Something that is to happen to a hold without deciding it.
@@ -100,13 +101,17 @@ impl Submit {
         if self.commit.done_before(who, once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
         }
-        let holds = std::slice::from_ref(&hold);
         let by = Decider::Person(who.clone());
         let now = self.host.clock.now();
-        let (role, counts_for) = authority(&by, &row.run, holds, &self.host.approvers(&facts.agent), now);
-        let recorded = match &hold.closed {
-            Some(closed) => recorded(closed.seq, snapshot.log().await?),
-            None => None,
+        let (recorded, log) = match &hold.closed {
+            Some(closed) => (recorded(closed.seq, snapshot.log().await?), snapshot.log().await?),
+            None => (None, &[] as &[Envelope]),
+        };
+        let demanding = [(&hold, demands(&hold, &row.run, log))];
+        let approvers = self.host.approvers(&facts.agent);
+        let (role, counts_for) = match authority(&by, &row.run, &demanding, &approvers, now) {
+            Some(standing) => (Some(standing.role), standing.counts_for),
+            None => (None, Vec::new()),
         };
         let definition = self.log.definition(&facts.agent, row.run.state.definition).await?;
         let is_open = role.is_some() && hold.closed.is_none();
@@ -125,7 +130,7 @@ impl Submit {
                     }
                 };
                 let agent = self.host.agent(&facts.agent).ok();
-                let mut verdicts = policy::of_run(agent.as_deref(), &definition, &row.run, arguments);
+                let mut verdicts = policy::of_run(agent.as_deref(), &definition, (&row.run, now), arguments);
                 if let (Some(agent), Some(tool)) = (&agent, hold.tool.clone()) {
                     let call = EffectCall { no: id.key.call, tool, arguments: edited.text().to_owned() };
                     self.drives.see_to_effects(&row.run, agent, [call], &mut verdicts).await?;

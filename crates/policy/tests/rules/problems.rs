@@ -331,7 +331,7 @@ fn several_rules_add_up() {
     assert_eq!(deadlines.remind_at.unwrap().0, 3_600_000);
     assert_eq!(decision.terms.on_timeout, Some(standfast_core::hold::OnTimeout::Fail));
     assert_eq!(decision.terms.on_deny, Some(standfast_core::hold::OnDeny::Cancel));
-    assert_eq!((decision.risk, decision.reversible), (Some(standfast_policy::rule::Risk::High), Some(false)));
+    assert_eq!((decision.risk, decision.reversible), (Some(standfast_core::hold::Risk::High), Some(false)));
     assert_eq!(decision.effect_keys[0].as_str(), "refund:p1");
     assert_eq!(decision.budgets.len(), 1);
     let verdicts = decision.verdicts();

@@ -9,19 +9,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use standfast_core::approver::Approver;
 use standfast_core::command::Limits;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::id::StorageKind;
 use standfast_core::name::{AgentName, BadName, InboxName, ToolName, UserId};
 use standfast_core::time::Millis;
-use standfast_engine::auth::{Approvers, BadParty, Party, SelfApproval as Decides};
+use standfast_engine::auth::{Approvers, SelfApproval as Decides};
 use standfast_engine::card_key::{CardKey, NoCardKey};
 use standfast_engine::clock::Clock;
 use standfast_engine::outbound::guard::Guard;
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{
     A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, HISTORY_TOKENS,
-    InboxService, Jobs, ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks, NotifiedHolds,
+    InboxService, Jobs, NotifiedHolds, Rules, ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks,
 };
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
@@ -53,8 +54,8 @@ pub enum BuildError {
     #[error(transparent)]
     Name(#[from] BadName),
     /// An approver is none.
-    #[error(transparent)]
-    Party(#[from] BadParty),
+    #[error("approvers: {0}")]
+    Approver(String),
     /// The identity provider is none.
     #[error(transparent)]
     Issuer(#[from] BadIssuer),
@@ -267,12 +268,16 @@ impl Config {
     ) -> Result<Agent, BuildError> {
         let definition = self.definition(agent, plan, workshop, mcp)?;
         let mut tools: BTreeMap<ToolName, Arc<dyn Tool>> = BTreeMap::new();
-        let mut needs_approval = BTreeSet::new();
+        let (mut needs_approval, mut says_nothing) = (BTreeSet::new(), BTreeSet::new());
         for tool in &plan.tools {
             for offered in mcp.get(&tool.name).into_iter().flatten() {
                 tools.insert(offered.name.clone(), offered.tool.clone());
                 if offered.tool.asks {
                     needs_approval.insert(offered.name.clone());
+                }
+                let terms = &offered.tool.terms;
+                if terms.asks.is_none() && terms.all_ask.is_none() {
+                    says_nothing.insert(offered.name.clone());
                 }
             }
             // An entry that stands for the tools of a server is none itself; what it brings is a way to read on.
@@ -283,7 +288,11 @@ impl Config {
             let name = ToolName::new(&tool.name)?;
             tools.insert(name.clone(), workshop.tool(tool)?);
             if tool.asks {
-                needs_approval.insert(name);
+                needs_approval.insert(name.clone());
+            }
+            let entry = self.file.tools.get(&tool.name);
+            if entry.is_none_or(|entry| entry.common.requires_approval.is_none()) {
+                says_nothing.insert(name);
             }
         }
         let serves = serves(agent, &definition)?;
@@ -294,6 +303,8 @@ impl Config {
         let built = Agent {
             tools,
             needs_approval,
+            says_nothing,
+            rules: Rules::Readable(self.policy.clone()),
             approvers: self.approvers(agent, plan, mcp)?,
             hours: hours(agent),
             effect_keys: self.effect_keys(plan)?,
@@ -395,8 +406,9 @@ impl Config {
     ) -> Result<Approvers, BuildError> {
         let forbids =
             [self.file.server.self_approval, agent.self_approval].contains(&Some(SelfApproval::Forbid));
-        let named: Option<Result<BTreeSet<Party>, BadParty>> =
-            agent.approvers.as_ref().map(|named| named.iter().map(|name| party(name)).collect());
+        let named: Option<Result<BTreeSet<Approver>, String>> =
+            agent.approvers.as_ref().map(|named| named.iter().map(|name| approver(name)).collect());
+        let rules = Rules::Readable(self.policy.clone()).approvers(&AgentName::new(&plan.name)?);
         let forbids_for = |name: &String| {
             let tool = self.file.tools.get(name);
             tool.and_then(|tool| tool.common.self_approval) == Some(SelfApproval::Forbid)
@@ -408,7 +420,8 @@ impl Config {
         }
         Ok(Approvers {
             four_eyes,
-            named: named.transpose()?,
+            named: named.transpose().map_err(BuildError::Approver)?,
+            rules: Arc::new(rules),
             self_approval: if forbids { Decides::Forbid } else { Decides::Allow },
         })
     }
@@ -432,9 +445,13 @@ fn serves(agent: &file::Agent, definition: &Definition) -> Result<Option<InboxSe
     Ok(if inboxes.is_empty() { None } else { InboxService::new(definition, inboxes, at_once) })
 }
 
-/// `ann` or `user:ann`, `group:finance`, `role:on-call`.
-fn party(name: &str) -> Result<Party, BadParty> {
-    if name.contains(':') { name.parse() } else { Ok(Party::User(UserId::new(name)?)) }
+/// `owner`, `ann` or `user:ann`, `group:finance`, `role:on-call`.
+pub(super) fn approver(name: &str) -> Result<Approver, String> {
+    if name.contains(':') || name == "owner" {
+        name.parse()
+    } else {
+        UserId::new(name).map(Approver::User).map_err(|bad| bad.to_string())
+    }
 }
 
 /// Who may call, as far as the file says; the address is known later.

@@ -11,7 +11,7 @@ use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::{GroupName, ToolName, UserId};
 use standfast_core::refusal::Refusal;
 use standfast_core::time::{Millis, Timestamp};
-use standfast_engine::auth::{Approvers, Party, Principal};
+use standfast_engine::auth::{Approvers, Principal};
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Agent, NotifiedHolds, Settings};
 use standfast_engine::{Adjustment, Engine, EngineError, HoldAdjustment};
@@ -22,8 +22,8 @@ use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};
 fn settings(site: &Site) -> Settings {
     let mut settings = site.settings();
     let tool = ToolName::new("delete_file").unwrap();
-    let named: BTreeSet<Party> =
-        ["ann", "bob", "cy"].map(|name| Party::User(UserId::new(name).unwrap())).into_iter().collect();
+    let named: BTreeSet<Approver> =
+        ["ann", "bob", "cy"].map(|name| Approver::User(UserId::new(name).unwrap())).into_iter().collect();
     let change = |agent: &Arc<Agent>| {
         let mut agent = Agent::clone(agent);
         agent.approvers = Approvers { named: Some(named.clone()), ..Approvers::default() };

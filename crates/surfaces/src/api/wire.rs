@@ -2,6 +2,8 @@
 //!
 //! Nothing else uses these types. JSON that people decide on stays raw text; instants are RFC 3339.
 
+mod rules;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -10,6 +12,7 @@ use standfast_core::execution_state::ExecutionState;
 use standfast_core::receipt::{CallEffect, Report};
 use utoipa::{IntoParams, ToSchema};
 
+pub(super) use rules::{DemandBody, DriftBody, FindingBody};
 use super::people::{DelegationBody, EscalationBody, VotesBody};
 
 /// A new run.
@@ -362,6 +365,31 @@ pub(super) struct HoldDetail {
     pub(super) arguments_text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
+    /// Why the rules that hold it do, in their own words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) because: Vec<String>,
+    /// The worst risk class that a matching rule names: `low`, `medium`, `high` or `destructive`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) risk: Option<String>,
+    /// Whether what the call does can be undone, as its tool and the rules say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reversible: Option<bool>,
+    /// What the read-only calls found that rules want made before people are asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) findings: Vec<FindingBody>,
+    /// Who may decide, in words.
+    pub(super) deciders: String,
+    /// Whether the caller may decide.
+    pub(super) may_decide: bool,
+    /// Why the caller may not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) why_not: Option<String>,
+    /// What each rule that holds it demands; each must be met.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) demands: Vec<DemandBody>,
+    /// What is different now from when it was asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) drift: Vec<DriftBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) question: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -388,8 +416,6 @@ pub(super) struct HoldDetail {
     /// How the vote stands; absent once it is decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) votes: Option<VotesBody>,
-    /// Whether you may decide it.
-    pub(super) may_decide: bool,
     /// Until when it is assigned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) assigned_until: Option<String>,

@@ -6,9 +6,9 @@ use standfast_core::name::InboxName;
 use standfast_core::time::Millis;
 use standfast_engine::tool::suspend;
 
-use crate::config::build::host_of;
+use crate::config::build::{approver, host_of};
 use crate::config::check::CheckResult;
-use crate::config::file::{Agent, File, Hitl, OnTimeout, Server, ToolType};
+use crate::config::file::{Agent, File, Hitl, OnTimeout, SelfApproval, Server, ToolType};
 use crate::config::mode::{self, ASYNC_NEEDS_STORE};
 use crate::config::path::Path;
 use crate::config::plan;
@@ -39,6 +39,7 @@ pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: 
         }
     }
     inboxes(&path, agent, file, tree, found);
+    approvers(&path, agent, file, tree, found);
     // A key that does nothing would be a promise.
     if agent.reasoning.show_thinking == Some(true) {
         let what = format!(
@@ -51,6 +52,32 @@ pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: 
         |tool: &&String| file.tools.get(*tool).is_none_or(|tool| tool.common.enabled != Some(false));
     if !agent.tools.is_empty() && agent.tools.iter().filter(enabled).count() == 0 {
         found.notice(tree, &path.key("tools"), format!("all tools of agent `{name}` are disabled"));
+    }
+}
+
+/// C24: a list of approvers is exactly who may decide, so each entry must name somebody.
+fn approvers(path: &Path, agent: &Agent, file: &File, tree: &Node, found: &mut CheckResult) {
+    let Some(named) = &agent.approvers else { return };
+    let path = path.key("approvers");
+    for (no, name) in named.iter().enumerate() {
+        let Err(why) = approver(name) else { continue };
+        let (what, help) = match why.split_once("; ") {
+            Some((what, help)) => (what.to_owned(), help.to_owned()),
+            None => (
+                format!("{name:?} names nobody: {why}"),
+                "write owner, user:NAME, group:NAME or role:NAME".into(),
+            ),
+        };
+        found.problem(tree, &path.item(no), what, help);
+    }
+    let forbids = [file.server.self_approval, agent.self_approval].contains(&Some(SelfApproval::Forbid));
+    if named.is_empty() {
+        let what =
+            "the list of approvers is empty, so nobody may decide and every hold waits until it expires";
+        found.notice(tree, &path, what.into());
+    } else if forbids && named.iter().all(|name| name == "owner") {
+        let what = "only the owner is an approver, and self-approval is forbidden, so nobody may decide";
+        found.notice(tree, &path, what.into());
     }
 }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use standfast_core::approver::Approver;
 use standfast_engine::settings::HISTORY_TOKENS;
 
+use super::policy::ScopedPolicy;
 use super::store::Sql;
 use super::values::{AfterGrace, OnDeny, OnTimeout, SelfApproval, Span, more_than_nothing};
 
@@ -56,11 +57,14 @@ pub struct Agent {
     #[garde(dive)]
     #[serde(default)]
     pub reasoning: Reasoning,
-    /// Who may decide, besides the user who started the run: user names, `group:NAME` or `role:NAME`. Without it only
-    /// the owner decides; an empty list means nobody else.
+    /// Who may decide: exactly those named, as `user:NAME` (or just the name), `group:NAME`, `role:NAME` or `owner`, the
+    /// user who started the run. Without it the owner decides; an empty list means nobody.
     pub approvers: Option<Vec<String>>,
     /// Whether the user who started a run may decide its holds. The strictest of server, agent and tool wins.
     pub self_approval: Option<SelfApproval>,
+    /// Rules for calls of this agent, in addition to those of the section `policy`.
+    #[garde(dive)]
+    pub policy: Option<ScopedPolicy>,
     /// The agent's A2A card.
     #[garde(dive)]
     #[serde(default)]

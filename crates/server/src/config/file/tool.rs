@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use standfast_policy::effect_key::KeyTemplate;
 
 use super::llm::web_address;
+use super::policy::ScopedPolicy;
 use super::tool_type::ToolType;
 use super::values::{
     AfterGrace, OnDeny, OnTimeout, Parameters, Secret, SelfApproval, Span, more_than_nothing,
@@ -102,6 +103,10 @@ pub struct CommonKeys {
     /// Whether the person who started a run may decide about a call of this tool. The strictest of server, agent and
     /// tool wins.
     pub self_approval: Option<SelfApproval>,
+    /// Rules for calls of this tool, in addition to those of the section `policy`. Below a `mcp` entry they name the tools as
+    /// the server does.
+    #[garde(dive)]
+    pub policy: Option<ScopedPolicy>,
 }
 
 fn effect_key(text: &str, (): &()) -> garde::Result {

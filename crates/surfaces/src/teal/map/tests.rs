@@ -87,6 +87,10 @@ fn held(kind: HoldKind, call: u32) -> HoldView {
         open: None,
         late: false,
         may_decide: true,
+        why_not: None,
+        deciders: String::new(),
+        demands: Vec::new(),
+        drift: Vec::new(),
         may_log_in: false,
     }
 }
