@@ -175,8 +175,6 @@ fn change(run: &mut Run, envelope: &Envelope) {
             });
         }
         Event::HoldEdited(edited) => {
-            let named = edited.demands.iter().filter_map(|demand| demand.approvers.as_ref());
-            named.for_each(|who| let_in(state, who));
             with_hold(state, edited.hold, |hold| {
                 hold.revision = edited.edited.revision;
                 hold.votes.clear();
@@ -301,7 +299,6 @@ fn proposed(call: &ToolCall, envelope: &Envelope) -> Call {
 }
 
 fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
-    opened.demands.iter().filter_map(|demand| demand.approvers.as_ref()).for_each(|who| let_in(state, who));
     state.children += u32::from(opened.ask.child.is_some());
     let rules = opened.judged.as_ref().map(|judged| judged.rules.clone()).unwrap_or_default();
     state.holds.push(Hold {

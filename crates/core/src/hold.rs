@@ -232,7 +232,7 @@ pub struct HoldTerms {
     pub grace: Option<Millis>,
     /// How long before people are reminded.
     pub remind_after: Option<Millis>,
-    /// Who is asked as well, and when.
+    /// When who is asked as well, beside those whom the agent names.
     pub escalations: Vec<Escalation>,
     /// What approvers should know.
     pub stakes: Stakes,
@@ -247,8 +247,10 @@ impl HoldTerms {
             on_timeout: self.on_timeout.unwrap_or(usual.on_timeout),
             timeout: self.timeout.or(usual.timeout),
             grace: self.grace.or(usual.grace),
+            after_grace: usual.after_grace,
             remind_after: self.remind_after.or(usual.remind_after),
-            ..usual
+            escalate_after: usual.escalate_after,
+            escalate_to: usual.escalate_to,
         }
     }
 }

@@ -63,16 +63,16 @@ pub struct Verdicts {
     pub files: Vec<(CallNo, FileDigest)>,
     /// What people should know of a call before they let it run.
     pub warnings: Vec<(CallNo, String)>,
-    /// What rules say of the hold of a call, beside who decides.
-    pub terms: Vec<(CallNo, HoldTerms)>,
-    /// What rules that only observe would have done.
-    pub observed: Vec<(CallNo, ObservedVerdict)>,
     /// When time does what to the hold of a call, where that is not the plain span of its policy.
     pub times: Vec<(CallNo, HoldTimes)>,
     /// What the starts of calls claim in the world.
     pub effects: Vec<(CallNo, EffectClaim)>,
     /// The agent or the owner is over its soft cap of open holds: new ones open muted.
     pub mutes: bool,
+    /// What rules say of the hold of a call, beside who decides.
+    pub terms: Vec<(CallNo, HoldTerms)>,
+    /// What rules that only observe would have done.
+    pub observed: Vec<(CallNo, ObservedVerdict)>,
 }
 
 /// When time does what to a hold: worked out by the engine, which knows business hours.
@@ -147,12 +147,6 @@ impl Verdicts {
         self.warnings.iter().find(|(no, _)| *no == call).map(|(_, warning)| warning.clone())
     }
 
-    /// What rules say of the hold of a call, beside who decides.
-    #[must_use]
-    pub fn terms(&self, call: CallNo) -> HoldTerms {
-        self.terms.iter().find(|(no, _)| *no == call).map(|(_, terms)| terms.clone()).unwrap_or_default()
-    }
-
     /// When time does what to the hold of a call; none where the plain spans of its policy count.
     #[must_use]
     pub fn times(&self, call: CallNo) -> Option<&HoldTimes> {
@@ -163,6 +157,12 @@ impl Verdicts {
     #[must_use]
     pub fn effects(&self, call: CallNo) -> Vec<EffectClaim> {
         self.effects.iter().filter(|(no, _)| *no == call).map(|(_, claim)| claim.clone()).collect()
+    }
+
+    /// What rules say of the hold of a call, beside who decides.
+    #[must_use]
+    pub fn terms(&self, call: CallNo) -> HoldTerms {
+        self.terms.iter().find(|(no, _)| *no == call).map(|(_, terms)| terms.clone()).unwrap_or_default()
     }
 
     /// What whoever follows the run is told when this call is denied.

@@ -137,7 +137,7 @@ pub struct State {
     /// Sub-runs started so far.
     #[serde(default, skip_serializing_if = "is_default")]
     pub children: u32,
-    /// Who was asked by a rule, by an escalation or in somebody's place, and so may see it.
+    /// Who was asked later on, by an escalation or in somebody's place, and so may see it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub let_in: Vec<Approver>,
     /// Its contents were deleted.

@@ -175,6 +175,7 @@ impl Judge<'_> {
         let by_change =
             changed.and_then(|changed| verdict(Effect::Hold, &changed.rule, Some(changed.reason)));
         let all = decided.verdicts.into_iter().chain(own).chain(by_schema).chain(by_change);
+        let all = all.map(|verdict| with_quorum(self.agent, name, verdict));
         let tracked = all.filter_map(|verdict| match (verdict.effect, self.agent.tracking) {
             (Effect::Hold, Tracking::Off) => not_tracked(),
             (Effect::Hold | Effect::Allow | Effect::Deny, Tracking::On | Tracking::Off) => Some(verdict),
@@ -196,15 +197,13 @@ impl Judge<'_> {
         };
         let default = self.agent.tool_default(name);
         if policy.is_silent_about(name) {
-            let said =
-                by_default(default.effect(Effect::Hold)).map(|said| with_quorum(self.agent, name, said));
+            let said = by_default(default.effect(Effect::Hold));
             return RuleVerdicts { verdicts: said.into_iter().collect(), ..RuleVerdicts::default() };
         }
         let call = call_of(self.facts, name, arguments);
         let decision = policy.decide(&call, default);
         let verdicts = if decision.is_by_default() {
-            let said = by_default(decision.effect);
-            said.map(|said| with_quorum(self.agent, name, said)).into_iter().collect()
+            by_default(decision.effect).into_iter().collect()
         } else {
             decision.verdicts().into_iter().map(in_words).collect()
         };
@@ -289,6 +288,12 @@ fn in_words(verdict: Verdict) -> Verdict {
     }
 }
 
+/// C29: nobody can be asked.
+fn not_tracked() -> Option<Verdict> {
+    let denied = verdict(Effect::Deny, NO_TRACKING, Some(NOT_TRACKED.to_owned()))?;
+    Some(Verdict { note: Some(DENYING.to_owned()), ..denied })
+}
+
 /// Where several people must agree before a call of a tool runs, its approval says so.
 fn with_quorum(agent: &Agent, tool: &ToolName, verdict: Verdict) -> Verdict {
     let quorum = agent.quorum.get(tool).copied().filter(|_| verdict.rule.as_str() == REQUIRES_APPROVAL);
@@ -299,12 +304,6 @@ fn with_quorum(agent: &Agent, tool: &ToolName, verdict: Verdict) -> Verdict {
         }
         None => verdict,
     }
-}
-
-/// C29: nobody can be asked.
-fn not_tracked() -> Option<Verdict> {
-    let denied = verdict(Effect::Deny, NO_TRACKING, Some(NOT_TRACKED.to_owned()))?;
-    Some(Verdict { note: Some(DENYING.to_owned()), ..denied })
 }
 
 /// How arguments break the schema of their tool, for the model to repair; none when they keep to it. What is not JSON is

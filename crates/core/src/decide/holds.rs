@@ -296,6 +296,12 @@ fn refuse_if_stale(draft: &Draft<'_>, hold: &Hold, decide: &Decide) -> Result<()
     Ok(())
 }
 
+/// In whose place the sender decides.
+fn in_place_of(draft: &Draft<'_>, hold: &Hold, role: Role) -> Option<UserId> {
+    let who = draft.ctx.actor.user().filter(|_| role == Role::Delegate)?;
+    hold.delegated_to(who, draft.now).next().map(|one| one.by.clone())
+}
+
 /// A hold with what its rules demand now, where that is more: rules may only become stricter while it waits.
 fn tightened(draft: &Draft<'_>, mut hold: Hold) -> Hold {
     if hold.demands.is_empty() {
@@ -307,12 +313,6 @@ fn tightened(draft: &Draft<'_>, mut hold: Hold) -> Hold {
         demand.quorum = quorum.unwrap_or(0).max(demand.quorum);
     }
     hold
-}
-
-/// In whose place the sender decides.
-fn in_place_of(draft: &Draft<'_>, hold: &Hold, role: Role) -> Option<UserId> {
-    let who = draft.ctx.actor.user().filter(|_| role == Role::Delegate)?;
-    hold.delegated_to(who, draft.now).next().map(|one| one.by.clone())
 }
 
 /// Each person counts once; the last one needed decides.

@@ -224,23 +224,28 @@ pub(super) fn open(draft: &mut Draft<'_>, opening: NewHold) -> HoldKey {
 /// When time does what to a hold that opens now: as the engine worked it out, or by the plain spans of its policy. The first
 /// reminder by a plain span is not repeated in the event: the policy says it.
 fn times_of(draft: &Draft<'_>, opening: &NewHold) -> HoldTimes {
-    let mut times = usual_times(draft, opening);
-    // What rules say counts before what the agent says, and they ask others beside whom the agent asks.
-    let terms = draft.ctx.verdicts.terms(opening.call);
-    if opening.kind == HoldKind::Approval {
-        let after = |span: Option<Millis>| span.map(|span| draft.now.plus(span));
-        times.expires_at = after(terms.timeout).or(times.expires_at);
-        times.remind_at = after(terms.remind_after).or(times.remind_at);
-        times.escalations.extend(terms.escalations);
-        times.escalations.sort_by_key(|escalation| escalation.at);
-    }
-    times
-}
-
-fn usual_times(draft: &Draft<'_>, opening: &NewHold) -> HoldTimes {
     let can_expire = |_: &Timestamp| opening.kind.can_expire();
+    // What rules say of whom to ask as well is about approvals.
+    let by_rules = match opening.kind {
+        HoldKind::Approval => draft.ctx.verdicts.terms(opening.call).escalations,
+        HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery => Vec::new(),
+    };
+    let in_order = |mut escalations: Vec<Escalation>| {
+        escalations.extend(by_rules);
+        escalations.sort_by_key(|one| one.at);
+        escalations
+    };
     if let Some(times) = draft.ctx.verdicts.times(opening.call) {
-        return HoldTimes { expires_at: times.expires_at.filter(can_expire), ..times.clone() };
+        // A rule's own time counts before the agent's.
+        let terms = draft.ctx.verdicts.terms(opening.call);
+        let by_rule = |span: Option<Millis>| {
+            span.filter(|_| opening.kind == HoldKind::Approval).map(|span| draft.now.plus(span))
+        };
+        return HoldTimes {
+            expires_at: by_rule(terms.timeout).or(times.expires_at).filter(can_expire),
+            remind_at: by_rule(terms.remind_after).or(times.remind_at),
+            escalations: in_order(times.escalations.clone()),
+        };
     }
     let policy = &opening.policy;
     let after = |span: Option<Millis>| span.map(|span| draft.now.plus(span));
@@ -249,7 +254,7 @@ fn usual_times(draft: &Draft<'_>, opening: &NewHold) -> HoldTimes {
     HoldTimes {
         expires_at: after(policy.timeout).filter(can_expire),
         remind_at: None,
-        escalations: escalation.into_iter().collect(),
+        escalations: in_order(escalation.into_iter().collect()),
     }
 }
 

@@ -34,6 +34,9 @@ const DIGEST: usize = 64;
 /// An ordinary policy says what silence does and when, or not even that.
 const ORDINARY_SETTINGS: usize = 2;
 
+/// Bytes for each of those who are asked later on, or in somebody's place.
+const ASKED_LATER: usize = 112;
+
 /// The definitions that a run may be pinned to, as a store would have them.
 pub(crate) type Definitions = BTreeMap<Digest, Definition>;
 
@@ -486,8 +489,15 @@ fn the_row_survives_and_is_small(state: &State) -> Result<(), String> {
     };
     let digests =
         usize::from(state.results.is_some()) + state.calls.iter().filter(|call| call.files.is_some()).count();
-    let max = max.saturating_add(digests * DIGEST);
+    let asked = state.holds.iter().map(asked_later).sum::<usize>() + state.let_in.len();
+    let max = max.saturating_add(digests * DIGEST + asked * ASKED_LATER);
     ensure(text.len() < max, || format!("the row has {} bytes: {text}", text.len()))
+}
+
+/// How many things a hold says of who is asked later on, or in whose place.
+fn asked_later(hold: &Hold) -> usize {
+    let escalations = hold.escalations.len() + hold.escalated.len() + hold.policy.escalate_to.len();
+    escalations + hold.delegations.len() + hold.stood_in.len() + usize::from(hold.assigned_until.is_some())
 }
 
 /// How many things a policy says that do not go without saying.
@@ -499,17 +509,16 @@ fn settings(policy: &HoldPolicy) -> usize {
         grace,
         after_grace,
         remind_after,
-        escalate_after,
-        escalate_to,
+        escalate_after: _,
+        escalate_to: _,
     } = policy;
     let is_said = [
         *on_deny != OnDeny::default(),
         *on_timeout != OnTimeout::default(),
         *after_grace != AfterGrace::default(),
     ];
-    let spans = [timeout, grace, remind_after, escalate_after].into_iter().flatten().count();
-    // Who is asked stands in the policy, and with the instant beside it.
-    spans + 2 * escalate_to.len() + is_said.into_iter().filter(|is_said| *is_said).count()
+    let spans = [timeout, grace, remind_after].into_iter().flatten().count();
+    spans + is_said.into_iter().filter(|is_said| *is_said).count()
 }
 
 fn hold_rows_follow_the_log(log: &[Envelope], run: &Run) -> Result<(), String> {

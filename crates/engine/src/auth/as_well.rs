@@ -3,18 +3,18 @@
 //!
 //! Both stand in the fold of the run. Four eyes count here too: whoever started a run does not decide it by standing in.
 
-use standfast_core::approver::{Approver, Person};
-use standfast_core::hold::{Escalation, Hold, HoldKind};
-use standfast_core::name::RuleId;
+use standfast_core::approver::{Approver, Person, SelfApproval};
+use standfast_core::hold::{Demand, Escalation, Hold, HoldKind};
 use standfast_core::policy::Role;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
-use super::approvers::{Approvers, SelfApproval};
+use super::approvers::Approvers;
 use super::may_decide::Standing;
 use super::principal::{Principal, Scope};
 
-/// By what right this principal may decide an open hold although nobody named them at first; none when not at all.
+/// By what right this principal may decide an open hold although nobody named them at first; none when not at all. For whom
+/// somebody stands in, and so what they count for, the core knows.
 #[must_use]
 pub fn may_decide_as_well(
     who: &Principal,
@@ -28,24 +28,25 @@ pub fn may_decide_as_well(
         return None;
     }
     let tool = run.call(hold.call()).map(|call| &call.tool);
-    let forbids = approvers.self_approval_of(tool) == SelfApproval::Forbid
-        || hold.demands.iter().any(|demand| demand.self_approval == SelfApproval::Forbid);
-    if who.user == facts.owner && forbids && hold.kind != HoldKind::Auth {
+    let is_own = who.user == facts.owner && hold.kind != HoldKind::Auth;
+    let forbids = |demand: &Demand| demand.self_approval == SelfApproval::Forbid;
+    if is_own
+        && (approvers.self_approval_of(tool) == SelfApproval::Forbid || hold.demands.iter().any(forbids))
+    {
         return None;
     }
     let person = person(who);
-    let is_asked = |one: &&Escalation| one.to.iter().any(|approver| approver.means(&person, &facts.owner));
-    let asked: Vec<&Escalation> = hold.escalated.iter().filter(is_asked).collect();
-    if !asked.is_empty() {
-        // Asked for one rule, they count for that one; asked for all, for each.
-        let counts =
-            |rule: &&RuleId| asked.iter().any(|one| one.rule.as_ref().is_none_or(|only| only == *rule));
-        let counts_for = hold.demands.iter().map(|demand| &demand.rule).filter(counts).cloned().collect();
+    let names = |one: &&Escalation| one.to.iter().any(|approver| approver.means(&person, &facts.owner));
+    let escalated: Vec<&Escalation> = hold.escalated.iter().filter(names).collect();
+    if !escalated.is_empty() {
+        let concerns = |demand: &&Demand| {
+            escalated.iter().any(|one| one.rule.as_ref().is_none_or(|rule| *rule == demand.rule))
+        };
+        let counts_for = hold.demands.iter().filter(concerns).map(|demand| demand.rule.clone()).collect();
         return Some(Standing { role: Role::Approver, counts_for });
     }
-    // What whoever stands in counts for is written in the hold.
-    let stands_in = Standing { role: Role::Delegate, counts_for: Vec::new() };
-    hold.delegated_to(&who.user, now).next().map(|_| stands_in)
+    let stands_in = hold.delegated_to(&who.user, now).next();
+    stands_in.map(|_| Standing { role: Role::Delegate, counts_for: Vec::new() })
 }
 
 /// Whether something of a run was escalated or handed on to this principal, so that they may see it.

@@ -132,12 +132,12 @@ impl Drive {
         let arguments = |call| stored_call(&self.log, call).map(|stored| stored.arguments);
         let now = self.drives.host.clock.now();
         let mut verdicts = policy::of_run(agent.as_deref(), &definition, (run, now), arguments);
-        if let Some(agent) = agent.as_deref().filter(|agent| agent.rules.wants_a_look()) {
+        if let Some(agent) = &agent {
             let begun = ready.iter().filter_map(|call| Some((*call, stored_call(&self.log, *call)?)));
             let begun = begun.map(|(call, stored)| (call, stored.tool, stored.arguments)).collect();
             self.drives.look_at_preconditions(run, agent, begun, &mut verdicts).await;
         }
-        if let Some(agent) = agent.as_deref().filter(|agent| !agent.effect_keys.is_empty()) {
+        if let Some(agent) = agent.as_deref().filter(|agent| agent.may_claim_effects()) {
             let stored = |call: &CallNo| Some((*call, stored_call(&self.log, *call)?));
             let calls: Vec<EffectCall> = ready
                 .iter()

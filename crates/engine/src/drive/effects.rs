@@ -16,8 +16,8 @@ use standfast_store::{KeyRecord, StoreError};
 
 use super::Drives;
 use crate::EngineError;
-use crate::policy::{DENYING, NO_TRACKING, NOT_TRACKED};
-use crate::settings::{Agent, Tracking};
+use crate::policy::{DENYING, NO_TRACKING, NOT_TRACKED, call_of};
+use crate::settings::{Agent, Rules, Tracking};
 
 /// The rule of calls whose effect key cannot be made.
 const NO_KEY: &str = "effect:no_key";
@@ -40,17 +40,22 @@ impl Drives {
         calls: impl IntoIterator<Item = EffectCall>,
         verdicts: &mut Verdicts,
     ) -> Result<(), EngineError> {
-        if agent.effect_keys.is_empty() {
+        if !agent.may_claim_effects() {
             return Ok(());
         }
         for EffectCall { no, tool, arguments } in calls {
-            let Some(template) = agent.effect_keys.get(&tool) else { continue };
-            let arguments = Arguments::parse(&arguments);
-            match template.fill(arguments.value().unwrap_or(&Value::Null)) {
-                Ok(key) => {
-                    self.see_to_effect(run, agent, (no, key.as_str().to_owned()), verdicts).await?;
+            let mut keys = by_rules(run, agent, &tool, &arguments);
+            if let Some(template) = agent.effect_keys.get(&tool) {
+                let arguments = Arguments::parse(&arguments);
+                match template.fill(arguments.value().unwrap_or(&Value::Null)) {
+                    Ok(key) => keys.push(key.as_str().to_owned()),
+                    Err(no_key) => hold(agent, no, NO_KEY, no_key.to_string(), verdicts),
                 }
-                Err(no_key) => hold(agent, no, NO_KEY, no_key.to_string(), verdicts),
+            }
+            keys.sort();
+            keys.dedup();
+            for key in keys {
+                self.see_to_effect(run, agent, (no, key), verdicts).await?;
             }
         }
         Ok(())
@@ -102,6 +107,18 @@ impl Drives {
         hold(agent, no, &format!("effect:started_before:{}", claimed.no), reason, verdicts);
         verdicts.effects.push((no, claim));
         Ok(())
+    }
+}
+
+/// What the rules call the effects of a call. Where one cannot be made, the rules themselves hold the call.
+fn by_rules(run: &Run, agent: &Agent, tool: &ToolName, arguments: &str) -> Vec<String> {
+    match &agent.rules {
+        Rules::Readable(policy) if agent.rules.name_effects() => {
+            let call = call_of(&run.facts, tool, Some(arguments));
+            let decision = policy.decide(&call, agent.tool_default(tool));
+            decision.effect_keys.iter().map(|key| key.as_str().to_owned()).collect()
+        }
+        Rules::Readable(_) | Rules::Unreadable(_) => Vec::new(),
     }
 }
 

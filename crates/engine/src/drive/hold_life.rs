@@ -5,7 +5,7 @@
 
 use standfast_core::command::{AskedCall, SuspendFor};
 use standfast_core::definition::Definition;
-use standfast_core::hold::{Escalation, HoldPolicy};
+use standfast_core::hold::{Escalation, Hold, HoldPolicy, HoldTerms};
 use standfast_core::id::CallNo;
 use standfast_core::name::ToolName;
 use standfast_core::policy::{Effect, HoldTimes, Verdicts};
@@ -36,7 +36,9 @@ pub(super) async fn fill_in(
     let now = drive.drives.host.clock.now();
     for (no, call) in policy::numbered(run, calls).filter(|_| agent.hours.is_some()) {
         let Ok(tool) = ToolName::new(&call.tool) else { continue };
-        verdicts.times.extend(times(agent, &definition.policy_for(&tool), now).map(|times| (no, times)));
+        let terms = verdicts.terms(no);
+        let found = times(agent, &definition.policy_for(&tool), &terms, now);
+        verdicts.times.extend(found.map(|times| (no, times)));
     }
     verdicts.mutes = drive.drives.is_over_soft_cap(&run.facts).await;
 }
@@ -56,7 +58,8 @@ pub(super) async fn of_suspension(drive: &mut Drive, call: CallNo, kind: Suspend
     if let (Some(agent), Some(definition), Some(asks)) = (agent, definition, run.call(call)) {
         let policy = definition.policy_for(&asks.tool);
         let now = drive.drives.host.clock.now();
-        verdicts.times.extend(times(&agent, &policy, now).map(|times| (call, times)));
+        let found = times(&agent, &policy, &HoldTerms::default(), now);
+        verdicts.times.extend(found.map(|times| (call, times)));
     }
     verdicts.mutes = drive.drives.is_over_soft_cap(&run.facts).await;
     verdicts
@@ -67,20 +70,23 @@ pub(super) fn of_tick(drive: &Drive, run: &Run) -> Verdicts {
     let mut verdicts = Verdicts::default();
     let Ok(agent) = drive.drives.host.agent(&run.facts.agent) else { return verdicts };
     let now = drive.drives.host.clock.now();
-    let of_hold = |hold: &standfast_core::hold::Hold| Some((hold.call(), times(&agent, &hold.policy, now)?));
+    let terms = HoldTerms::default();
+    let of_hold = |hold: &Hold| Some((hold.call(), times(&agent, &hold.policy, &terms, now)?));
     verdicts.times.extend(run.state.holds.iter().filter_map(of_hold));
     verdicts
 }
 
-/// The instants of a hold that opens now, counted in the agent's hours; none where all hours count.
-fn times(agent: &Agent, policy: &HoldPolicy, now: Timestamp) -> Option<HoldTimes> {
+/// The instants of a hold that opens now, counted in the agent's hours; none where all hours count. What rules say was
+/// counted in their own hours before.
+fn times(agent: &Agent, policy: &HoldPolicy, terms: &HoldTerms, now: Timestamp) -> Option<HoldTimes> {
     let hours = agent.hours.as_ref()?;
     let after = |span: Option<Millis>| hours.after(now, span.filter(|span| span.0 > 0)?);
+    let by_rule = |span: Option<Millis>| span.map(|span| now.plus(span));
     let escalation = after(policy.escalate_after).filter(|_| !policy.escalate_to.is_empty());
     let escalation = escalation.map(|at| Escalation { at, to: policy.escalate_to.clone(), rule: None });
     Some(HoldTimes {
-        expires_at: after(policy.timeout),
-        remind_at: after(policy.remind_after),
+        expires_at: by_rule(terms.timeout).or_else(|| after(policy.timeout)),
+        remind_at: by_rule(terms.remind_after).or_else(|| after(policy.remind_after)),
         escalations: escalation.into_iter().collect(),
     })
 }

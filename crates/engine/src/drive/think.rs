@@ -124,14 +124,13 @@ impl Drive {
                 let definition = self.definition().await?;
                 let now = self.drives.host.clock.now();
                 let mut verdicts = policy::of_reply(agent, &definition, (run, now), &reply.calls);
-                if agent.rules.wants_a_look() {
-                    let asked = policy::numbered(run, &reply.calls).filter_map(|(no, call)| {
-                        Some((no, ToolName::new(&call.tool).ok()?, call.arguments.clone()))
-                    });
-                    let asked = asked.collect();
-                    self.drives.look_at_preconditions(run, agent, asked, &mut verdicts).await;
-                }
-                if !agent.effect_keys.is_empty() {
+                let asked = policy::numbered(run, &reply.calls);
+                let asked = asked.filter_map(|(no, call)| {
+                    Some((no, ToolName::new(&call.tool).ok()?, call.arguments.clone()))
+                });
+                let asked = asked.collect();
+                self.drives.look_at_preconditions(run, agent, asked, &mut verdicts).await;
+                if agent.may_claim_effects() {
                     let calls = policy::numbered(run, &reply.calls).filter_map(|(no, call)| {
                         let tool = ToolName::new(&call.tool).ok()?;
                         Some(EffectCall { no, tool, arguments: call.arguments.clone() })

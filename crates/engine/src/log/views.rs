@@ -156,14 +156,12 @@ impl Views {
         let demands = demands(&row, run, events);
         let hold = ToDecide { demands: &demands, ..ToDecide::of(&row, run) };
         let may_log_in = may_log_in(who, &run.facts, hold, &approvers);
+        let standing = may_decide(who, &run.facts, hold, &approvers);
+        let deciders = who_decides(&run.facts, hold, &approvers);
         let open = run.hold(row.id.key).cloned();
         let now = self.log.host.clock.now();
-        let as_well = |why_not| {
-            let standing = open.as_ref().and_then(|open| may_decide_as_well(who, run, open, &approvers, now));
-            standing.ok_or(why_not)
-        };
-        let standing = may_decide(who, &run.facts, hold, &approvers).or_else(as_well);
-        let deciders = who_decides(&run.facts, hold, &approvers);
+        let is_asked_as_well =
+            open.as_ref().is_some_and(|open| may_decide_as_well(who, run, open, &approvers, now).is_some());
         let late = row.closed.as_ref().is_some_and(|closed| is_late(closed.seq, events));
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, events));
         let path = self.log.path_to(run).await?;
@@ -187,8 +185,8 @@ impl Views {
             path,
             open,
             late,
-            may_decide: standing.is_ok(),
-            why_not: standing.err(),
+            may_decide: standing.is_ok() || is_asked_as_well,
+            why_not: standing.err().filter(|_| !is_asked_as_well),
             deciders,
             demands,
             drift: Vec::new(),
@@ -244,6 +242,12 @@ pub(crate) fn asked(row: &HoldRow, events: &[Envelope]) -> Ask {
     }
 }
 
+/// Whether a decision came after the deadline.
+fn is_late(at: Seq, events: &[Envelope]) -> bool {
+    let decision = events.iter().find(|envelope| envelope.seq == at);
+    decision.is_some_and(|one| matches!(&one.event, Event::HoldResolved(resolved) if resolved.late))
+}
+
 /// What each rule demands of those who decide; of a hold that is decided, what it demanded last.
 pub(crate) fn demands(row: &HoldRow, run: &Run, events: &[Envelope]) -> Vec<Demand> {
     if let Some(open) = run.hold(row.id.key) {
@@ -255,12 +259,6 @@ pub(crate) fn demands(row: &HoldRow, run: &Run, events: &[Envelope]) -> Vec<Dema
         _ => None,
     });
     last.unwrap_or_default()
-}
-
-/// Whether a decision came after the deadline.
-fn is_late(at: Seq, events: &[Envelope]) -> bool {
-    let decision = events.iter().find(|envelope| envelope.seq == at);
-    decision.is_some_and(|one| matches!(&one.event, Event::HoldResolved(resolved) if resolved.late))
 }
 
 pub(crate) fn recorded(at: Seq, events: &[Envelope]) -> Option<RecordedDecision> {

@@ -39,13 +39,13 @@ pub struct Agent {
     pub tools: BTreeMap<ToolName, Arc<dyn Tool>>,
     /// Which of its tools a person is asked about.
     pub needs_approval: BTreeSet<ToolName>,
+    /// How many people must agree before a call runs, of tools where it is more than one.
+    pub quorum: BTreeMap<ToolName, u32>,
     /// Those of them, and of the others, whose entries do not say whether a person is asked: then it goes by their type, and
     /// the policy's default is for those that may change something.
     pub says_nothing: BTreeSet<ToolName>,
     /// What its calls are judged by, beside what its tools say.
     pub rules: Rules,
-    /// How many people must agree before a call runs, of tools where it is more than one.
-    pub quorum: BTreeMap<ToolName, u32>,
     /// Who may decide.
     pub approvers: Approvers,
     /// What names the effects of its tools, where they have one: at most one start has each.
@@ -94,9 +94,9 @@ impl Agent {
             model,
             tools: BTreeMap::new(),
             needs_approval: BTreeSet::new(),
+            quorum: BTreeMap::new(),
             says_nothing: BTreeSet::new(),
             rules: Rules::default(),
-            quorum: BTreeMap::new(),
             approvers: Approvers::default(),
             effect_keys: BTreeMap::new(),
             hours: None,
@@ -116,6 +116,12 @@ impl Agent {
 }
 
 impl Agent {
+    /// Whether starts of its calls may claim effects by name.
+    #[must_use]
+    pub fn may_claim_effects(&self) -> bool {
+        !self.effect_keys.is_empty() || self.rules.name_effects()
+    }
+
     /// What one of its tools says where no rule matches (C32).
     #[must_use]
     pub fn tool_default(&self, tool: &ToolName) -> ToolDefault {

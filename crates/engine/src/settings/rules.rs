@@ -47,6 +47,15 @@ impl Rules {
         }
     }
 
+    /// Whether a rule names what calls do in the world.
+    #[must_use]
+    pub fn name_effects(&self) -> bool {
+        match self {
+            Rules::Readable(policy) => policy.rules().iter().any(|rule| rule.rule.effect_key.is_some()),
+            Rules::Unreadable(_) => false,
+        }
+    }
+
     /// Whom its rules let decide about calls of an agent.
     #[must_use]
     pub fn approvers(&self, agent: &AgentName) -> RuleApprovers {

@@ -14,7 +14,7 @@ use standfast_core::event::Envelope;
 use standfast_core::hold::{Demand, HoldKind};
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::message::Message;
-use standfast_core::name::ToolName;
+use standfast_core::name::{RuleId, ToolName};
 use standfast_core::policy::Role;
 use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
@@ -322,7 +322,7 @@ impl Submit {
             demanding.push((hold, demands(hold, &row.run, log)));
         }
         let approvers = self.host.approvers(&facts.agent);
-        let standing = authority(by, &row.run, &demanding, (&approvers, self.host.clock.now()));
+        let standing = authority(by, &row.run, &demanding, &approvers, self.host.clock.now());
         let (role, counts_for) = match standing {
             Some(standing) => (Some(standing.role), standing.counts_for),
             None => (None, Vec::new()),
@@ -353,7 +353,7 @@ impl Submit {
             |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
         let now = self.host.clock.now();
         let mut verdicts = policy::of_run(agent.as_deref(), &definition, (&row.run, now), &arguments);
-        if let Some(agent) = agent.as_deref().filter(|agent| is_open && !agent.effect_keys.is_empty()) {
+        if let Some(agent) = agent.as_deref().filter(|agent| is_open && agent.may_claim_effects()) {
             let effect = |hold: &HoldRow| {
                 let no = hold.id.key.call;
                 Some(EffectCall { no, tool: hold.tool.clone()?, arguments: arguments(no)? })
@@ -365,7 +365,7 @@ impl Submit {
         let command = what.command(once.and_then(IdempotencyKey::chosen_key), message);
         let mut change = Change {
             actor: by.actor(),
-            authority: Authority { role, counts_for, verdicts, recorded, ..Authority::default() },
+            authority: Authority { role, counts_for, verdicts, recorded },
             commands: std::iter::once(command).chain(begins).collect(),
             writes: self.commit.mark(who, once),
         };
@@ -434,13 +434,24 @@ pub(super) fn authority(
     by: &Decider,
     run: &Run,
     holds: &[(&HoldRow, Vec<Demand>)],
-    (approvers, now): (&Approvers, Timestamp),
+    approvers: &Approvers,
+    now: Timestamp,
 ) -> Option<Standing> {
     let standing = |(hold, demands): &(&HoldRow, Vec<Demand>)| match by {
         Decider::Person(who) => {
             let to_decide = ToDecide { kind: hold.kind, tool: hold.tool.as_ref(), demands };
             let named = may_decide(who, &run.facts, to_decide, approvers).ok();
-            named.or_else(|| may_decide_as_well(who, run, run.hold(hold.id.key)?, approvers, now))
+            let open = run.hold(hold.id.key);
+            let as_well = || may_decide_as_well(who, run, open?, approvers, now);
+            match named {
+                // Who is named for one rule may have been asked about another one later on.
+                Some(mut named) => {
+                    let more = as_well().map(|standing| standing.counts_for).unwrap_or_default();
+                    named.counts_for.extend(more);
+                    Some(named)
+                }
+                None => as_well(),
+            }
         }
         Decider::Callback(_) => {
             let reports = Standing { role: Role::Callback, counts_for: Vec::new() };

@@ -8,7 +8,7 @@ use standfast_core::command::{Choice, Command, Decide, Edit};
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
-use standfast_core::id::HoldId;
+use standfast_core::id::{CallNo, HoldId};
 use standfast_core::json::RawJson;
 use standfast_core::name::UserId;
 use standfast_core::policy::Verdicts;
@@ -101,14 +101,15 @@ impl Submit {
         if self.commit.done_before(who, once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
         }
-        let (recorded, events) = match &hold.closed {
+        let by = Decider::Person(who.clone());
+        let now = self.host.clock.now();
+        let (recorded, log) = match &hold.closed {
             Some(closed) => (recorded(closed.seq, snapshot.log().await?), snapshot.log().await?),
             None => (None, &[] as &[Envelope]),
         };
-        let asked = [(&hold, demands(&hold, &row.run, events))];
-        let by = Decider::Person(who.clone());
-        let (approvers, now) = (self.host.approvers(&facts.agent), self.host.clock.now());
-        let (role, counts_for) = match authority(&by, &row.run, &asked, (&approvers, now)) {
+        let demanding = [(&hold, demands(&hold, &row.run, log))];
+        let approvers = self.host.approvers(&facts.agent);
+        let (role, counts_for) = match authority(&by, &row.run, &demanding, &approvers, now) {
             Some(standing) => (Some(standing.role), standing.counts_for),
             None => (None, Vec::new()),
         };
@@ -121,7 +122,7 @@ impl Submit {
         let verdicts = match what.edited() {
             Some(edited) => {
                 let log = snapshot.log().await?;
-                let arguments = |call| {
+                let arguments = |call: CallNo| {
                     if call == id.key.call {
                         Some(edited.text().to_owned())
                     } else {
@@ -140,7 +141,7 @@ impl Submit {
         };
         let change = Change {
             actor: Actor::Person(who.user.clone()),
-            authority: Authority { role, counts_for, verdicts, recorded, ..Authority::default() },
+            authority: Authority { role, counts_for, verdicts, recorded },
             commands: vec![what.command(id)],
             writes: self.commit.mark(who, once.as_ref()),
         };

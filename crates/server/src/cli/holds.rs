@@ -317,6 +317,8 @@ pub(super) struct HoldBody {
     #[serde(default)]
     path: Vec<ParentRun>,
     votes: Option<people::Votes>,
+    #[serde(default)]
+    demands: Vec<people::Demand>,
     assigned_until: Option<Text>,
     remind_at: Option<Text>,
     grace_ends_at: Option<Text>,

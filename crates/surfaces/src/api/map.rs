@@ -312,7 +312,6 @@ pub(super) fn hold_view(view: HoldView) -> wire::HoldDetail {
         data: view.ask.data.as_ref().and_then(body),
         path: view.path.into_iter().map(above).collect(),
         votes: open.map(people::votes),
-        may_decide: view.may_decide,
         assigned_until: open.and_then(|hold| hold.assigned_until).map(rfc3339),
         remind_at: open.and_then(|hold| hold.remind_at).map(rfc3339),
         escalations: open.map(people::escalations).unwrap_or_default(),

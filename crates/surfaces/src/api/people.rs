@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
-use standfast_core::hold::{Delegation, Demand, Escalation, Hold};
+use standfast_core::hold::{Delegation, Escalation, Hold};
 use standfast_core::json::RawJson;
 use standfast_core::name::UserId;
 use standfast_core::time::Timestamp;
@@ -28,24 +28,6 @@ pub(super) struct VotesBody {
     /// Who has agreed with what is shown now. An edit begins the vote anew.
     pub(super) agreed: Vec<String>,
     /// How many must still agree, at least.
-    pub(super) missing: u32,
-    /// What each rule demands; empty where one of the agent's approvers decides.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) demands: Vec<DemandBody>,
-}
-
-/// What one rule demands of those who decide.
-#[derive(Debug, PartialEq, Serialize, ToSchema)]
-pub(super) struct DemandBody {
-    pub(super) rule: String,
-    /// Who may decide for it; absent means the agent's approvers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) approvers: Option<Vec<String>>,
-    /// How many of them must agree.
-    pub(super) quorum: u32,
-    /// Who has agreed and counts for it.
-    pub(super) agreed: Vec<String>,
-    /// How many are still needed.
     pub(super) missing: u32,
 }
 
@@ -109,18 +91,7 @@ pub(super) struct EditHold {
 
 /// How the vote on an open hold stands.
 pub(super) fn votes(hold: &Hold) -> VotesBody {
-    let demand = |demand: &Demand| DemandBody {
-        rule: demand.rule.to_string(),
-        approvers: demand.approvers.as_ref().map(|named| texts(named)),
-        quorum: demand.quorum.max(1),
-        agreed: texts(&demand.agreed),
-        missing: demand.missing(),
-    };
-    VotesBody {
-        agreed: texts(&hold.votes),
-        missing: hold.votes_missing(),
-        demands: hold.demands.iter().map(demand).collect(),
-    }
+    VotesBody { agreed: texts(&hold.votes), missing: hold.votes_missing() }
 }
 
 /// Who is asked as well, and who will be.

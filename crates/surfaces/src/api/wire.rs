@@ -13,7 +13,6 @@ use standfast_core::receipt::{CallEffect, Report};
 use utoipa::{IntoParams, ToSchema};
 
 use super::people::{DelegationBody, EscalationBody, VotesBody};
-
 pub(super) use rules::{DemandBody, DriftBody, FindingBody};
 
 /// A new run.
@@ -417,8 +416,6 @@ pub(super) struct HoldDetail {
     /// How the vote stands; absent once it is decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) votes: Option<VotesBody>,
-    /// Whether you may decide it.
-    pub(super) may_decide: bool,
     /// Until when it is assigned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) assigned_until: Option<String>,

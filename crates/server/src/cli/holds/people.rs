@@ -97,18 +97,15 @@ pub(super) fn change(asking: &ServerArgs, id: &str, what: &str, body: &str) -> E
 pub(super) struct Votes {
     agreed: Vec<Text>,
     missing: u32,
-    #[serde(default)]
-    demands: Vec<Demand>,
 }
 
 /// What one rule demands.
 #[derive(Deserialize)]
-struct Demand {
+pub(super) struct Demand {
     rule: Text,
     approvers: Option<Vec<Text>>,
     quorum: u32,
     agreed: Vec<Text>,
-    missing: u32,
 }
 
 /// Others who are asked as well.
@@ -135,11 +132,12 @@ fn list(all: &[Text]) -> String {
 pub(super) fn page(hold: &HoldBody) -> String {
     let mut lines = Vec::new();
     lines.extend(hold.assigned_until.iter().map(|until| format!("assigned until: {until}")));
-    if let Some(votes) = hold.votes.as_ref().filter(|votes| !votes.is_plain()) {
+    let is_plain = |votes: &&Votes| votes.agreed.is_empty() && votes.missing <= 1;
+    if let Some(votes) = hold.votes.as_ref().filter(|votes| !is_plain(votes)) {
         let agreed = if votes.agreed.is_empty() { "nobody yet".to_owned() } else { list(&votes.agreed) };
         lines.push(format!("agreed:   {agreed}; {} more needed", votes.missing));
-        lines.extend(votes.demands.iter().map(Demand::line));
     }
+    lines.extend(hold.demands.iter().map(Demand::line));
     lines.extend(hold.remind_at.iter().map(|at| format!("reminder: {at}")));
     lines.extend(hold.escalations.iter().map(|one| {
         let word = if one.done { "escalated" } else { "escalates" };
@@ -156,18 +154,11 @@ pub(super) fn page(hold: &HoldBody) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-impl Votes {
-    /// Whether one person decides, as usual.
-    fn is_plain(&self) -> bool {
-        self.demands.is_empty() && self.agreed.is_empty() && self.missing <= 1
-    }
-}
-
 impl Demand {
     fn line(&self) -> String {
-        let Demand { rule, approvers, quorum, agreed, missing } = self;
+        let Demand { rule, approvers, quorum, agreed } = self;
         let who = approvers.as_deref().map_or("the agent's approvers".to_owned(), list);
         let done = if agreed.is_empty() { "nobody yet".to_owned() } else { list(agreed) };
-        format!("rule {rule}: {quorum} of {who}; agreed: {done}; {missing} more needed")
+        format!("rule {rule}: {quorum} of {who}; agreed: {done}")
     }
 }
