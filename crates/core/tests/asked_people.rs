@@ -173,3 +173,22 @@ fn business_hours_come_in_as_instants() {
     scene.send(Command::Tick).unwrap();
     assert_eq!(scene.hold_of(1).remind_at, Some(monday));
 }
+
+/// C24: a call that is asked about again because something is different now is everybody's business once more, not only one
+/// person's.
+#[test]
+fn what_is_different_is_asked_of_everybody_again() {
+    let (mut scene, hold, rule) = waiting_for_two();
+    scene.counts_for = vec![rule.clone()];
+    for who in ["ann", "bob"] {
+        scene.actor = person(who);
+        scene.resolves(hold, Choice::Approve).unwrap();
+    }
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Ready);
+    let found = Verdict::new(Effect::Hold, RuleId::new("precondition:prod:1").unwrap());
+    scene.verdicts.by_call.push((CallNo(1), found));
+    assert_eq!(scene.begins(1), Ok(Answer::Held));
+    let again = scene.hold_of(1);
+    assert_eq!(again.demands.iter().map(|demand| &demand.rule).collect::<Vec<_>>(), [&rule]);
+    assert_eq!(again.votes_missing(), 2);
+}

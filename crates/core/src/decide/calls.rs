@@ -146,12 +146,11 @@ fn ask_again(
     Answer::Held
 }
 
-/// Who must agree when a call is asked about again: whoever the new rules name; everybody once more where what was shown
-/// is another thing now.
+/// Who must agree when a call is asked about again: whom the new rules name, if that is all that asks; otherwise everybody
+/// once more, as what they were shown is another thing now.
 fn demands_again(combined: &CombinedVerdict, unsatisfied: &[RuleId]) -> (u32, Vec<Demand>) {
-    let is_other =
-        unsatisfied.contains(&RuleId::files_changed()) || unsatisfied.contains(&RuleId::schema_changed());
-    if is_other || combined.demands.is_empty() {
+    let demanded = |rule: &RuleId| combined.demands.iter().any(|demand| demand.rule == *rule);
+    if !unsatisfied.iter().all(demanded) {
         return (combined.votes, combined.demands.clone());
     }
     let is_new = |demand: &&Demand| unsatisfied.contains(&demand.rule);

@@ -308,6 +308,9 @@ pub(super) struct HoldBody {
     assignee: Option<Text>,
     decided: Option<DecisionRecord>,
     arguments_text: Option<Text>,
+    deciders: Option<Text>,
+    why_not: Option<Text>,
+    risk: Option<Text>,
     reason: Option<Text>,
     question: Option<Text>,
     #[serde(default)]
@@ -374,6 +377,9 @@ impl HoldBody {
             ("assignee: ", &self.assignee),
             ("tool:     ", &self.tool),
             ("digest:   ", &self.digest),
+            ("risk:     ", &self.risk),
+            ("decides:  ", &self.deciders),
+            ("not you:  ", &self.why_not),
         ];
         for (name, value) in more {
             text.extend(value.iter().map(|value| format!("{name}{value}\n")));
