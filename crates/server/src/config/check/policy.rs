@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value as Json, json};
 use standfast_core::name::{AgentName, ToolName};
+use standfast_policy::matching::CheckedRule;
 use standfast_policy::policy::{Policy, ScopedRules, compile};
 use standfast_policy::problem::{Place, Problem, Severity, Step};
 use standfast_policy::read;
@@ -47,12 +48,25 @@ pub(super) fn check(file: &File, tree: &Node, found: &mut CheckResult) {
     }
     if let Some(policy) = &found.policy {
         let (notices, wrong) = (unused(policy, file), bad_looks(policy, file));
+        let has_budget = |rule: &&CheckedRule| !rule.rule.budgets.is_empty();
+        let counted: Vec<Place> =
+            policy.rules().iter().filter(has_budget).map(|rule| rule.place.key("budgets")).collect();
         for (place, what) in notices {
             found.notice(tree, &path(&place), what);
         }
         for (place, what) in wrong {
             let help = "name a tool of type read_file, list_dir or search_files, or one that its MCP server calls read-only";
             found.problem(tree, &path(&place), what, help);
+        }
+        // A key that does nothing would be a promise.
+        for place in counted {
+            let what = "`budgets` of rules are not kept yet, so a file with one is not taken".to_owned();
+            found.problem(
+                tree,
+                &path(&place),
+                what,
+                "remove it, and hold or deny amounts above a bound by `where`",
+            );
         }
     }
 }
