@@ -14,7 +14,7 @@ use standfast_core::event::Envelope;
 use standfast_core::hold::{Demand, HoldKind};
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::message::Message;
-use standfast_core::name::{RuleId, ToolName};
+use standfast_core::name::ToolName;
 use standfast_core::policy::Role;
 use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
