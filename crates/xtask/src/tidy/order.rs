@@ -74,7 +74,7 @@ pub(crate) const FOR_TESTS_ONLY: &[&str] = &["crates/core/src/testing", "crates/
 
 /// Modules that may use each other: types of one vocabulary, each in a file of its own.
 const VOCABULARIES: &[(&str, &[&str])] = &[
-    ("modules of crates/core/src", &["body", "digest", "hold", "id", "message", "policy"]),
+    ("modules of crates/core/src", &["actor", "body", "digest", "effect", "hold", "id", "message", "policy"]),
     ("modules of crates/store/src", &["batch", "query"]),
     // A provider is asked in its dialect, and a dialect is asked for by its provider's name.
     (
