@@ -83,6 +83,7 @@ pub struct Settings {
     pub a2a_interceptor: Option<Arc<dyn A2aInterceptor>>,
 }
 
+<<<<<<< HEAD
 /// Of how many open holds people are notified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NotifiedHolds {
@@ -116,6 +117,8 @@ impl Passes {
     }
 }
 
+=======
+>>>>>>> main
 /// What A2A clients are offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct A2a {
@@ -430,23 +433,5 @@ impl Settings {
             vault: None,
             a2a_interceptor: None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kits_choose_their_pass_by_the_environment() {
-        let only = |name: &'static str, value: &'static str| {
-            Passes::default().in_environment(&|asked| (asked == name).then(|| value.to_owned()))
-        };
-        let auth = Passes { auth: true, ..Passes::default() };
-        assert_eq!(only("ITK_ACTS_AUTH", "1"), auth);
-        assert_eq!(only("ITK_ACTS_AUTH", ""), Passes::default());
-        let reduced = Passes { reduced_capabilities: true, ..Passes::default() };
-        assert_eq!(only("ITK_ACTS_REDUCED_CAPABILITIES", "yes"), reduced);
-        assert_eq!(auth.in_environment(&|_| None), auth);
     }
 }
