@@ -83,7 +83,6 @@ pub struct Settings {
     pub a2a_interceptor: Option<Arc<dyn A2aInterceptor>>,
 }
 
-<<<<<<< HEAD
 /// Of how many open holds people are notified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NotifiedHolds {
@@ -93,32 +92,6 @@ pub struct NotifiedHolds {
     pub per_owner: Option<u64>,
 }
 
-/// What is different about the server in the passes that kits make beside the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Passes {
-    /// Nothing beyond the least: no streams, no push notifications, no extended card.
-    pub reduced_capabilities: bool,
-    /// Every request needs one of the kits' tokens.
-    pub auth: bool,
-    /// Clients must know the extension of the test kits.
-    pub required_extension: bool,
-}
-
-impl Passes {
-    /// Those that the kits ask for by variables of the environment.
-    #[must_use]
-    pub fn in_environment(self, lookup: &dyn Fn(&str) -> Option<String>) -> Passes {
-        let is_set = |name: &str| lookup(name).is_some_and(|value| !value.is_empty());
-        Passes {
-            reduced_capabilities: self.reduced_capabilities || is_set("ITK_ACTS_REDUCED_CAPABILITIES"),
-            auth: self.auth || is_set("ITK_ACTS_AUTH"),
-            ..self
-        }
-    }
-}
-
-=======
->>>>>>> main
 /// What A2A clients are offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct A2a {

@@ -84,14 +84,10 @@ enum Command {
     /// Export a database, or one session, as JSON lines or as readable files.
     Export(export::Export),
     /// Import an export into a database. Pending holds stay pending.
-<<<<<<< HEAD
-    Import(moving::Import),
+    Import(export::Import),
     /// Try the rules of configuration files on stored calls: back-test, compare, explain. Needs no server.
     #[command(subcommand)]
     Policy(policy::Policy),
-=======
-    Import(export::Import),
->>>>>>> main
     /// Verify and export the audit log.
     #[command(subcommand)]
     Audit(Audit),
@@ -157,14 +153,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Llm(llm) => llm::run(&llm),
         Command::Validate(validate) => validate::run(&validate),
         Command::Schema(schema) => schema::run(&schema),
-<<<<<<< HEAD
-        Command::Export(export) => moving::export(&export),
-        Command::Import(import) => moving::import(&import),
-        Command::Policy(policy) => policy::run(&policy),
-=======
         Command::Export(export) => export::export(&export),
         Command::Import(import) => export::import(&import),
->>>>>>> main
+        Command::Policy(policy) => policy::run(&policy),
         Command::Audit(Audit::Verify { what, signed, json }) => audit::verify(&what, &signed, json),
         Command::Audit(Audit::Head { what, signed, json }) => audit::head(&what, &signed, json),
         Command::Audit(Audit::Export { what, run, json }) => audit_export::run(&what, run.as_deref(), json),
