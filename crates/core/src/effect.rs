@@ -1,14 +1,13 @@
-//! Effects: what the start of a call claims in the world, by name, and what came of it.
+//! Effects: what the start of a call claims in the world, by name.
 //!
 //! A name is made of the call's arguments by whoever configured the tool. Each claim of a name has a number, and at most one
-//! append has it: the guard is the store's. What the second one needs is `decide/`'s business, by a rule like any other.
+//! append has it: the guard is the store's. What the second one needs is `decide/`'s business, by a rule like any other; what came of a
+//! claim is `receipt.rs`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{self, Digest};
-use crate::event::{Envelope, Event};
 use crate::id::{CallNo, RunId};
-use crate::receipt::{CallEffect, call_effect};
 
 /// A start's claim on an effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,23 +30,4 @@ impl EffectClaim {
     pub fn owner(run: RunId, call: CallNo) -> Digest {
         digest::of_parts("standfast.effect.1", &[run.to_string().as_bytes(), &call.0.to_be_bytes()])
     }
-}
-
-/// A call that claimed an effect.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimingCall {
-    /// Which call of its run.
-    pub call: CallNo,
-    /// What came of it.
-    pub effect: CallEffect,
-}
-
-/// The call of a run that has a claim, from all events of the run; none when the log does not have it.
-#[must_use]
-pub fn claiming_call(claim: &EffectClaim, events: &[Envelope]) -> Option<ClaimingCall> {
-    let call = events.iter().find_map(|envelope| {
-        let Event::CallStarted(started) = &envelope.event else { return None };
-        started.effects.contains(claim).then_some(started.call)
-    })?;
-    call_effect(call, events).map(|effect| ClaimingCall { call, effect })
 }

@@ -14,7 +14,7 @@ use crate::actor::Actor;
 use crate::body::Body;
 use crate::digest::Digest;
 use crate::effect::EffectClaim;
-use crate::event::{Driver, Envelope};
+use crate::event::{Driver, Envelope, Event};
 use crate::hold::{Ask, Demand, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, Seq};
 use crate::message::{PolicyVerdict, ToolResult, is_default};
@@ -283,6 +283,25 @@ pub fn receipt(hold: HoldKey, events: &[Envelope]) -> Option<Receipt> {
 pub fn call_effect(call: CallNo, events: &[Envelope]) -> Option<CallEffect> {
     let followed = results::follow(events);
     followed.calls.get(&call).map(|track| effect(&followed, track))
+}
+
+/// A call that claimed an effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimingCall {
+    /// Which call of its run.
+    pub call: CallNo,
+    /// What came of it.
+    pub effect: CallEffect,
+}
+
+/// The call of a run that has a claim, from all events of the run; none when the log does not have it.
+#[must_use]
+pub fn claiming_call(claim: &EffectClaim, events: &[Envelope]) -> Option<ClaimingCall> {
+    let call = events.iter().find_map(|envelope| {
+        let Event::CallStarted(started) = &envelope.event else { return None };
+        started.effects.contains(claim).then_some(started.call)
+    })?;
+    call_effect(call, events).map(|effect| ClaimingCall { call, effect })
 }
 
 fn effect(followed: &CallTracks<'_>, track: &Track<'_>) -> CallEffect {

@@ -305,7 +305,7 @@ mod tests {
 
     /// C24, T12, T13: who, the list, self-approval, and in which role they decide an approval.
     #[test]
-    fn who_decides() {
+    fn who_may_decide() {
         let named = Some("user:ann,group:finance,role:lead");
         for (who, list, self_approval, role) in [
             ("owner", None, MAY, Some(Role::Owner)),

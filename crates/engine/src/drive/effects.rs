@@ -5,11 +5,11 @@
 //! first is looked up before people are asked and again before the start: then the second one is held, with what came of the
 //! first. Tools without a key cost nothing.
 
-use standfast_core::effect::{EffectClaim, claiming_call};
+use standfast_core::effect::EffectClaim;
 use standfast_core::id::{CallNo, Seq};
 use standfast_core::name::{RuleId, ToolName};
 use standfast_core::policy::{Effect, Verdict, Verdicts};
-use standfast_core::receipt::CallEffect;
+use standfast_core::receipt::{CallEffect, claiming_call};
 use standfast_core::run::Run;
 use standfast_policy::value::{Arguments, Value};
 use standfast_store::{KeyRecord, StoreError};

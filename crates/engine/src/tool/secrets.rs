@@ -168,7 +168,7 @@ impl Secrets {
         Ask {
             reason: ask.reason.map(|reason| self.cut(reason)),
             warning: ask.warning.map(|warning| self.cut(warning)),
-            // A tool asks; what is at stake, rules say.
+            // What rules say is no tool's business.
             stakes: ask.stakes,
             question: ask.question.map(|question| self.cut_body(question)),
             options: ask.options.into_iter().map(|option| self.cut(option)).collect(),

@@ -215,7 +215,7 @@ fn said(place: Place<'_>, envelope: &Envelope, events: &[Envelope]) -> Option<wi
             let hold = HoldId { run: place.run, key: resolved.hold };
             if let Some(word) = undecided(&resolved.resolution) {
                 // Nobody decided: it is told as what it is.
-                let data = wire::Part::data(&Undecided { decision: word, hold_id: hold.to_string() });
+                let data = wire::Part::data(&ClosureData { decision: word, hold_id: hold.to_string() });
                 let text = closed_text(resolved, events.iter()).map(wire::Part::text);
                 return Some(place.agent(id, text.into_iter().chain([data]).collect()));
             }
@@ -266,7 +266,7 @@ fn said(place: Place<'_>, envelope: &Envelope, events: &[Envelope]) -> Option<wi
     }
 }
 
-/// What whoever follows is told of a call that was denied without anybody being asked (S0-30). What jobs report on their
+/// What readers of a stream get of a call that was denied without anybody being asked (S0-30). What jobs report on their
 /// way is for those who look at them.
 fn denial(progressed: &CallProgressed, events: &[Envelope]) -> Option<wire::Part> {
     let is_refused = |envelope: &Envelope| {
@@ -348,7 +348,7 @@ fn decided(resolved: &HoldResolved, hold_id: String, decided_by: String) -> Opti
 
 /// A hold that ended without a decision, for programs.
 #[derive(Serialize)]
-struct Undecided {
+struct ClosureData {
     decision: &'static str,
     hold_id: String,
 }
