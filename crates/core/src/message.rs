@@ -146,6 +146,19 @@ pub struct PolicyVerdict {
     /// The grant that allowed it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<crate::name::GrantId>,
+    /// What rules that only observe would have done, where that is something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Box<ObservedVerdict>>,
+}
+
+/// What rules would have done that only observe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObservedVerdict {
+    /// Allow, hold or deny.
+    pub effect: crate::policy::Effect,
+    /// The rules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleId>,
 }
 
 /// The outcome of a call, as the model and the receipt see it.

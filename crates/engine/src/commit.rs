@@ -19,7 +19,7 @@ use standfast_core::definition::Definition;
 use standfast_core::execution_state::RestoredRun;
 use standfast_core::hold::RecordedDecision;
 use standfast_core::id::RunId;
-use standfast_core::name::{AgentName, UserId};
+use standfast_core::name::{AgentName, RuleId, UserId};
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::project::RunRow;
 use standfast_core::run::Facts;
@@ -53,6 +53,8 @@ pub(crate) struct Change {
 pub(crate) struct Authority {
     /// In what role the sender decides holds.
     pub(crate) role: Option<Role>,
+    /// The rules whose demands on a hold the sender counts for.
+    pub(crate) counts_for: Vec<RuleId>,
     /// What rules and grants say of the calls.
     pub(crate) verdicts: Verdicts,
     /// The recorded decision of a hold that is no longer open.
@@ -180,6 +182,7 @@ impl Commit {
             definition,
             verdicts: authority.verdicts,
             authority: authority.role,
+            counts_for: authority.counts_for,
             recorded: authority.recorded,
             over_soft_cap: false,
         };
@@ -280,6 +283,6 @@ pub(crate) fn is_leased_elsewhere(error: &StoreError) -> bool {
 
 /// Who may see and decide the holds of a run: its owner and those named.
 fn audience_of(owner: &UserId, approvers: &Approvers) -> HoldAudience {
-    let named = approvers.named.iter().flatten().map(audience_member).collect();
-    HoldAudience { owner: Some(owner.clone()), named }
+    let named = approvers.named.iter().flatten().filter_map(Party::of).map(|party| audience_member(&party));
+    HoldAudience { owner: Some(owner.clone()), named: named.collect() }
 }

@@ -60,7 +60,7 @@ pub use deliver::{
 pub use drive::Acceptance;
 pub use error::EngineError;
 pub use identity::{Identity, Owner};
-pub use log::{HoldView, JobView, RunView, Snapshot, Views};
+pub use log::{Drift, DriftKind, HoldView, JobView, RunView, Snapshot, Views};
 pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView, Nodes};
 pub use reads::{
     Follower, HoldList, InboxView, Inboxes, JobList, Jobs, ListedRun, LookedUpRun, Metadata, News, PENDING,
@@ -75,8 +75,9 @@ pub use standfast_store::{
     DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, UnreadableRun,
 };
 pub use submit::{
-    CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldDecision, LoginError, Logins, NewRun,
-    NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, RestoreError, RestoredState,
+    Adjustment, CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldAdjustment, HoldDecision,
+    LoginError, Logins, NewRun, NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, RestoreError,
+    RestoredState,
     SessionDeletion, Signature, StartedRun, Submit, TaskQueue, TaskReport, claimed_by,
 };
 pub use wakes::{Delta, RestTicket};

@@ -7,6 +7,7 @@
 //! a run that is erased.
 
 mod conversation;
+mod drift;
 mod jobs;
 mod relatives;
 mod remains;
@@ -29,11 +30,12 @@ use standfast_store::{SideWrite, Store, StoreError, StoredRun};
 use super::EngineError;
 use super::host::Host;
 
+pub use drift::{Drift, DriftKind};
 pub use jobs::JobView;
 pub(crate) use remains::ErasedRun;
 pub use snapshot::Snapshot;
 pub use views::{HoldView, RunView, Views};
-pub(crate) use views::{asked, recorded, result_of};
+pub(crate) use views::{asked, demands, recorded, result_of};
 pub(crate) use visibility::{audience_member, needs};
 
 /// Definitions that are remembered beside those of the settings.

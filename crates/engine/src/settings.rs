@@ -3,6 +3,7 @@
 //! A typed value that is checked once. The demo and the tests build it by hand; a configuration file becomes one.
 
 mod agent;
+mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,6 +26,7 @@ pub use agent::{
     Agent, Card, CardReaders, HISTORY_TOKENS, InboxService, PinnedDefinition, ServedInbox, Skill, Streaming,
     Tracking,
 };
+pub use rules::Rules;
 
 /// What a process has only once: a reload keeps it, whatever the new settings say.
 #[derive(Debug, Clone)]
@@ -55,6 +57,8 @@ pub struct Settings {
     pub default_agent: Option<AgentName>,
     /// Budgets and caps of agents that have no others.
     pub limits: Arc<Limits>,
+    /// Of how many open holds people are notified; those above are listed, and nobody is notified of them.
+    pub notified_holds: NotifiedHolds,
     /// How long the contents of a run are kept once it has ended; for ever if that is not said.
     pub keep_ended: Option<Millis>,
     /// How long a caller who waits for a run is kept at most.
@@ -77,6 +81,15 @@ pub struct Settings {
     pub vault: Option<Arc<Vault>>,
     /// Intercepts A2A requests before the engine gets them: for programs that embed the server. `standfast` sets none.
     pub a2a_interceptor: Option<Arc<dyn A2aInterceptor>>,
+}
+
+/// Of how many open holds people are notified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NotifiedHolds {
+    /// Of one agent; none means of all.
+    pub per_agent: Option<u64>,
+    /// Of the runs of one owner; none means of all.
+    pub per_owner: Option<u64>,
 }
 
 /// What A2A clients are offered.
@@ -380,6 +393,7 @@ impl Settings {
             agents: BTreeMap::new(),
             default_agent: None,
             limits: Arc::new(Limits::default()),
+            notified_holds: NotifiedHolds::default(),
             keep_ended: None,
             max_wait: Millis::seconds(300),
             access: Access::default(),

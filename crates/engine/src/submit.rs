@@ -1,4 +1,5 @@
-//! What clients want: start, say, cancel. `decisions.rs` is what people decide, `reports.rs` what outside systems report,
+//! What clients want: start, say, cancel. `decisions.rs` is what people decide, `people.rs` what they do to a hold without deciding it,
+//! `reports.rs` what outside systems report,
 //! `logins.rs` how people log in for a run, `tasks.rs` what is put into inboxes and claimed from them,
 //! `session_delete.rs` how a conversation is deleted, `restore.rs` how a run is made of its execution state.
 //!
@@ -7,6 +8,7 @@
 
 mod decisions;
 mod logins;
+mod people;
 mod reports;
 mod restore;
 mod session_delete;
@@ -39,6 +41,7 @@ use crate::wakes::RestTicket;
 
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
 pub use logins::{LoginError, Logins};
+pub use people::{Adjustment, HoldAdjustment};
 pub use reports::{Report, ReportBody, ReportError, Reports, Signature};
 pub use restore::{RestoreError, RestoredState};
 pub use session_delete::SessionDeletion;

@@ -16,6 +16,7 @@ mod keys;
 mod llm;
 mod nodes;
 mod plain;
+mod policy;
 mod reload;
 mod restore;
 mod runs;
@@ -87,6 +88,9 @@ enum Command {
     Import(export::Import),
     /// Restore held runs from their exported execution state. Each open call is held for a person.
     Restore(restore::Restore),
+    /// Try the rules of configuration files on stored calls: back-test, compare, explain. Needs no server.
+    #[command(subcommand)]
+    Policy(policy::Policy),
     /// Verify and export the audit log.
     #[command(subcommand)]
     Audit(Audit),
@@ -155,6 +159,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Export(export) => export::export(&export),
         Command::Import(import) => export::import(&import),
         Command::Restore(restore) => restore::run(&restore),
+        Command::Policy(policy) => policy::run(&policy),
         Command::Audit(Audit::Verify { what, signed, json }) => audit::verify(&what, &signed, json),
         Command::Audit(Audit::Head { what, signed, json }) => audit::head(&what, &signed, json),
         Command::Audit(Audit::Export { what, run, json }) => audit_export::run(&what, run.as_deref(), json),

@@ -29,9 +29,11 @@ mod stores;
 mod tree;
 
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
 
 use file::File;
 use garde::Validate;
+use standfast_policy::policy::Policy;
 
 use crate::database::Database;
 
@@ -62,6 +64,8 @@ pub struct Config {
     pub database: Option<Database>,
     /// What one should know.
     pub notices: Vec<Notice>,
+    /// What its rules come to.
+    pub policy: Arc<Policy>,
 }
 
 /// Why there is no configuration.
@@ -136,7 +140,9 @@ pub fn check(
     }
     let agents = plan::agents(&file);
     let database = stores::database(&file, &tree, folder);
-    let config = Config { source, folder: folder.to_owned(), file, agents, database, notices };
+    // Without a mistake there is one.
+    let policy = Arc::new(checked.policy.unwrap_or_else(Policy::without_rules));
+    let config = Config { source, folder: folder.to_owned(), file, agents, database, notices, policy };
     let exposed = config.exposed_files(&tree);
     if exposed.is_empty() {
         return Ok(config);

@@ -22,6 +22,7 @@ use standfast_core::event::Envelope;
 use standfast_core::execution_state::RestoredRun;
 use standfast_core::hold::RecordedDecision;
 use standfast_core::id::{RunId, Seq};
+use standfast_core::name::RuleId;
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::project::{HoldChange, HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
@@ -31,6 +32,8 @@ use standfast_core::time::Timestamp;
 use crate::batch::{Batch, LeaseChange, Seal};
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
+
+pub(crate) use writes::{audiences, claim_puts};
 
 pub use joint::{JointSettlement, append_jointly};
 pub use writes::{
@@ -67,6 +70,8 @@ pub struct OrderContext {
     pub verdicts: Verdicts,
     /// In what role the actor may decide.
     pub authority: Option<Role>,
+    /// The rules whose demands on a hold the actor counts for.
+    pub counts_for: Vec<RuleId>,
     /// The recorded decision of a hold that is no longer open.
     pub recorded: Option<RecordedDecision>,
     /// Budgets and caps.
@@ -106,6 +111,7 @@ impl OrderContext {
             definition: &self.definition,
             verdicts: &self.verdicts,
             authority: self.authority,
+            counts_for: &self.counts_for,
             recorded: self.recorded.as_ref(),
             limits: &self.limits,
             over_soft_cap: self.over_soft_cap,

@@ -1,11 +1,13 @@
 //! The native API under `/api/v1`: agents, runs, holds, sessions, events, subscriptions.
 //!
 //! `wire.rs` has the bodies, `map.rs` what core values become, `routes.rs` the handlers, `events.rs` the stream,
+//! `people.rs` what people do to a hold without deciding it,
 //! `subscriptions.rs` who is told, `nodes.rs` the servers that share a database.
 
 mod events;
 mod map;
 mod nodes;
+mod people;
 mod routes;
 mod sessions;
 mod subscriptions;

@@ -193,6 +193,10 @@ impl Tool for CommandTool {
         rules::judge(&self.options, arguments)
     }
 
+    fn judge_listed(&self, arguments: &str) -> Judgement {
+        rules::judge_listed(&self.options, arguments)
+    }
+
     fn nature(&self) -> Nature<'_> {
         Nature::CommandLine(self)
     }

@@ -19,7 +19,7 @@ use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallStarted, Driver, Envelope, Event, HoldEdited, HoldOpened,
     HoldResolved, MessageReceived, ModelReplied, Outcome, RunClaimed, RunEnded, RunStarted,
 };
-use crate::hold::{Ask, EditedArguments, HoldKind, Resolution};
+use crate::hold::{Ask, EditedArguments, HoldKind, Resolution, Stakes};
 use crate::id::{CallNo, HoldKey, Incarnation, MessageId, Seq};
 use crate::json::RawJson;
 use crate::message::{Message, Part, PolicyVerdict, Reply, ToolCall, ToolResult, Usage};
@@ -317,6 +317,7 @@ impl Log<'_> {
             start_by: self.setting.at,
             judged: judged(),
             pending: None,
+            effects: Vec::new(),
         }));
     }
 
@@ -357,6 +358,7 @@ impl Log<'_> {
             hold,
             resolution,
             role,
+            in_place_of: None,
             idempotency_key: None,
             late: false,
             judged: None,
@@ -376,6 +378,8 @@ impl Log<'_> {
                 edited,
                 judged: judged(),
                 votes_needed: 0,
+                demands: Vec::new(),
+                stakes: Stakes::default(),
                 role: Role::Owner,
                 message: None,
             };
@@ -399,7 +403,10 @@ impl Log<'_> {
             digest: None,
             judged: (kind == HoldKind::Approval).then(judged),
             votes_needed: 0,
+            demands: Vec::new(),
             expires_at: policy.timeout.filter(|_| kind.can_expire()).map(|span| self.setting.at.plus(span)),
+            remind_at: None,
+            escalations: Vec::new(),
             policy,
             muted: false,
             attempt: 0,
@@ -414,7 +421,7 @@ impl Log<'_> {
 /// The rule under which restored calls are held.
 fn judged() -> PolicyVerdict {
     let rules = RuleId::new("restored").into_iter().collect();
-    PolicyVerdict { effect: Effect::Hold, rules, policy: None, grant: None }
+    PolicyVerdict { effect: Effect::Hold, rules, policy: None, grant: None, observed: None }
 }
 
 fn place(message: &TurnMessage) -> Result<Seq, BadState> {

@@ -8,6 +8,7 @@ mod config;
 mod held_commands;
 mod many_nodes;
 mod moving;
+mod policy;
 mod quick_start;
 mod retention;
 mod scenarios;

@@ -17,9 +17,10 @@ use standfast::config::{
 };
 use standfast::database::Database;
 use standfast::{app, demo, heads};
+use standfast_core::approver::Approver;
 use standfast_core::time::Millis;
 use standfast_engine::Engine;
-use standfast_engine::auth::{Party, SelfApproval};
+use standfast_engine::auth::SelfApproval;
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Auth, Settings};
 use standfast_engine::telemetry::Telemetry;
@@ -71,10 +72,10 @@ pub(crate) struct Serve {
     /// Maximum number of connections; further ones wait. Default: `server.limits.max_connections`, else 20000.
     #[arg(long, value_name = "N")]
     max_connections: Option<NonZeroUsize>,
-    /// An approver besides the owner of a run, instead of those in the configuration: user:NAME, group:NAME or role:NAME.
-    /// May be repeated.
+    /// Who may decide, instead of the `approvers` in the configuration: owner, user:NAME, group:NAME or role:NAME. May be
+    /// repeated.
     #[arg(long = "approver", value_name = "WHO")]
-    approvers: Vec<Party>,
+    approvers: Vec<Approver>,
     /// Forbid people to decide holds of runs that they started.
     #[arg(long)]
     forbid_self_approval: bool,

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
-use standfast::config::file::{Backend, Mode, SessionStore, Span};
+use standfast::config::file::{Backend, Mode, SelfApproval, SessionStore, Span};
 use standfast::config::{
     self, AgentPlan, Config, EffectiveMode, LoadError, Notice, Problem, RunStorage, Unset,
 };
@@ -97,6 +97,7 @@ fn agent(plan: &AgentPlan, config: &Config, out: &mut String) {
     );
     let _ = writeln!(out, "  no approval:    {}", names(false));
     if plan.mode.is_some() {
+        let _ = writeln!(out, "  may decide:     {}", deciders(plan, config));
         let _ = writeln!(out, "  a decision may take {}", deadline(plan));
     }
     if let Some(span) = plan.may_work {
@@ -113,6 +114,29 @@ fn agent(plan: &AgentPlan, config: &Config, out: &mut String) {
             let _ = writeln!(out, "    {line}");
         }
     }
+}
+
+/// C24: who may decide, in words. Rules may name others for the calls that they hold.
+fn deciders(plan: &AgentPlan, config: &Config) -> String {
+    let agent = config.file.agents.get(&plan.name);
+    let word = |name: &String| match name.as_str() {
+        "owner" => "the owner of the run".to_owned(),
+        name if name.contains(':') => name.to_owned(),
+        name => format!("user:{name}"),
+    };
+    let named = match agent.and_then(|agent| agent.approvers.as_ref()) {
+        None => "the owner of the run".to_owned(),
+        Some(named) if named.is_empty() => "nobody: the list of approvers is empty".to_owned(),
+        Some(named) => named.iter().map(word).collect::<Vec<_>>().join(" or "),
+    };
+    let own = [config.file.server.self_approval, agent.and_then(|agent| agent.self_approval)];
+    let forbids = own.contains(&Some(SelfApproval::Forbid));
+    let not_own = if forbids { ", but not whoever started the run" } else { "" };
+    let rules = match config.policy.rules().iter().filter(|rule| rule.rule.approvers.is_some()).count() {
+        0 => "",
+        _ => "; rules name others for what they hold",
+    };
+    format!("{named}{not_own}{rules}")
 }
 
 fn deadline(plan: &AgentPlan) -> String {
@@ -194,6 +218,7 @@ fn agent_json(plan: &AgentPlan, config: &Config) -> Value {
         "why": plan.mode.map(|effective| effective.why),
         "asks": names(true),
         "just_runs": names(false),
+        "may_decide": deciders(plan, config),
         "timeout_ms": plan.may_work.map(|span| span.0),
         "input_timeout_ms": plan.holds.timeout.map(|timeout| timeout.0),
         "durable": plan.lives == RunStorage::Durably,

@@ -2,10 +2,11 @@
 //!
 //! `validate` prints this, `build.rs` makes settings of it.
 
+use standfast_core::approver::Approver;
 use standfast_core::hold::{AfterGrace, HoldPolicy, OnDeny, OnTimeout};
 use standfast_core::time::Millis;
 
-use super::file::{Agent, CommonKeys, File, Task, Tool, ToolKind, ToolType};
+use super::file::{Agent, CommonKeys, File, Hitl, Task, Tool, ToolKind, ToolType};
 use super::mode::{self, Effective, EffectiveMode, Store};
 use super::stores::{RunStorage, lives};
 
@@ -126,8 +127,15 @@ fn holds(task: Option<&Task>, mode: Option<EffectiveMode>) -> HoldPolicy {
         timeout: task.and_then(|task| task.input_timeout).map(|span| span.0).or(usual),
         grace: hitl.and_then(|hitl| hitl.expiry_grace).map(|span| span.0),
         after_grace: hitl.and_then(|hitl| hitl.after_grace).map_or(AfterGrace::default(), AfterGrace::from),
-        remind_after: None,
+        remind_after: hitl.and_then(|hitl| hitl.remind_after).map(|span| span.0),
+        escalate_after: hitl.and_then(|hitl| hitl.escalate_after).map(|span| span.0),
+        escalate_to: hitl.map(escalate_to).unwrap_or_default(),
     }
+}
+
+/// Whom an agent's holds are escalated to; what names nobody has been refused before.
+fn escalate_to(hitl: &Hitl) -> Vec<Approver> {
+    hitl.escalate_to.iter().flatten().filter_map(|name| Approver::parse(name).ok()).collect()
 }
 
 /// The same for one tool, where it says something of its own (C7: the tool wins).
@@ -139,6 +147,8 @@ pub(super) fn tool_holds(agent: &HoldPolicy, tool: &CommonKeys) -> Option<HoldPo
         grace: tool.expiry_grace.map(|span| span.0).or(agent.grace),
         after_grace: tool.after_grace.map_or(agent.after_grace, AfterGrace::from),
         remind_after: agent.remind_after,
+        escalate_after: agent.escalate_after,
+        escalate_to: agent.escalate_to.clone(),
     };
     (own != *agent).then_some(own)
 }

@@ -10,11 +10,12 @@ mod site;
 
 use std::collections::BTreeSet;
 
+use standfast_core::approver::Approver;
 use standfast_core::hold::HoldPolicy;
 use standfast_core::id::{HoldId, RunId};
 use standfast_core::name::UserId;
 use standfast_core::time::{Millis, Timestamp};
-use standfast_engine::auth::{Approvers, Party, SelfApproval};
+use standfast_engine::auth::{Approvers, SelfApproval};
 use standfast_engine::clock::Clock;
 
 use site::{ARGUMENTS, Browser, Page, Site, origin};
@@ -188,7 +189,7 @@ async fn a_stale_page_is_told_what_changed() {
 /// T12, T15: what is not yours looks like nothing; what you may only look at has no buttons.
 #[tokio::test]
 async fn others_see_nothing_and_lookers_decide_nothing() {
-    let named = BTreeSet::from([Party::User(UserId::new("bob").unwrap())]);
+    let named = BTreeSet::from([Approver::User(UserId::new("bob").unwrap())]);
     let approvers =
         Approvers { named: Some(named), self_approval: SelfApproval::Forbid, ..Approvers::default() };
     let site = Site::with(Clock::system(), HoldPolicy::default(), approvers);

@@ -21,7 +21,7 @@ use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, Response
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{events, map, nodes, sessions, subscriptions, wire};
+use super::{events, map, nodes, people, sessions, subscriptions, wire};
 use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, refusal};
 
 /// Items of a page, unless the caller wants another number.
@@ -65,6 +65,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(hold))
         .routes(routes!(resolve))
         .routes(routes!(receipt))
+        .merge(people::routes())
         .routes(routes!(sessions::sessions))
         .routes(routes!(sessions::session, sessions::change_session, sessions::delete_session))
         .routes(routes!(sessions::pending, sessions::restore))
@@ -365,11 +366,11 @@ fn run_id(text: &str) -> ApiResult<RunId> {
     text.parse().map_err(|_| Problem::not_found())
 }
 
-fn hold_id(text: &str) -> ApiResult<HoldId> {
+pub(super) fn hold_id(text: &str) -> ApiResult<HoldId> {
     text.parse().map_err(|_| Problem::not_found())
 }
 
-fn about(run: RunId) -> impl Fn(EngineError) -> Problem {
+pub(super) fn about(run: RunId) -> impl Fn(EngineError) -> Problem {
     move |error| refusal::problem(Some(run), &error)
 }
 

@@ -156,7 +156,7 @@ pub(super) async fn restore(
         Err(error) => Err(error),
     };
     let view = view.map_err(|error| refusal::problem(Some(id), &error))?;
-    Ok(placed(status, id, &view))
+    Ok(placed(status, id, view))
 }
 
 /// The engine's no to a state that somebody sent.

@@ -85,6 +85,7 @@ fn refused(refusal: &Refusal) -> Failure {
         Refusal::NotEnded
         | Refusal::Held { .. }
         | Refusal::NotExpired(_)
+        | Refusal::PastEnd(_)
         | Refusal::CallNotReady(_)
         | Refusal::StaleAttempt { .. }
         | Refusal::TooLate(_)

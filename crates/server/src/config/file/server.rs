@@ -354,6 +354,13 @@ pub struct Limits {
     #[garde(inner(range(min = 1)))]
     #[schemars(extend("default" = 64))]
     pub open_holds: Option<u32>,
+    /// Of how many open holds of one agent people are notified. Those above are listed and can be decided, but nobody is
+    /// notified or reminded of them. Default: of all.
+    #[garde(inner(range(min = 1)))]
+    pub notified_holds_per_agent: Option<u64>,
+    /// The same for the holds of the runs of one user. Default: of all.
+    #[garde(inner(range(min = 1, max = 1000)))]
+    pub notified_holds_per_owner: Option<u64>,
     /// Maximum number of model replies of a run.
     #[garde(inner(range(min = 1)))]
     #[schemars(extend("default" = 200))]

@@ -178,6 +178,8 @@ fn tone_of(event: &Event) -> &'static str {
         | Event::HoldAssigned(_)
         | Event::HoldReminded(_)
         | Event::HoldExpired(_)
-        | Event::HoldReopened(_) => "over",
+        | Event::HoldReopened(_)
+        | Event::HoldEscalated(_)
+        | Event::HoldDelegated(_) => "over",
     }
 }
