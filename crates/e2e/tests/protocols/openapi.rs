@@ -54,6 +54,12 @@ const ROUTES: &[&str] = &[
     "get /api/v1/holds/{hold}",
     "post /api/v1/holds/{hold}/resolve",
     "get /api/v1/holds/{hold}/receipt",
+    "post /api/v1/holds/{hold}/assign",
+    "post /api/v1/holds/{hold}/take",
+    "post /api/v1/holds/{hold}/release",
+    "post /api/v1/holds/{hold}/delegate",
+    "post /api/v1/holds/{hold}/reopen",
+    "post /api/v1/holds/{hold}/edit",
     "get /api/v1/sessions",
     "get /api/v1/sessions/{session}",
     "patch /api/v1/sessions/{session}",
@@ -194,8 +200,19 @@ async fn real_answers_fit_their_schemas() {
     get("/api/v1/nodes", &[]).await;
     let patch = json!({"metadata": {"a": 1}});
     check(&server, &document, "patch", "/api/v1/sessions/{session}", &["s"], Some(&patch)).await;
-    let approve = json!({"resolution": "approve"});
-    check(&server, &document, "post", "/api/v1/holds/{hold}/resolve", &[hold], Some(&approve)).await;
+    let post = async |verb: &str, body: Value| {
+        let path = format!("/api/v1/holds/{{hold}}/{verb}");
+        check(&server, &document, "post", &path, &[hold], Some(&body)).await
+    };
+    let taken = post("take", json!({})).await;
+    assert_eq!((&taken["outcome"], &taken["hold"]["assignee"]), (&json!("changed"), &json!("local")));
+    post("release", json!({})).await;
+    post("assign", json!({"to": "bob", "until": "2100-01-01T00:00:00Z"})).await;
+    let delegated = post("delegate", json!({"to": "bob", "until": "2100-01-01T00:00:00Z"})).await;
+    assert_eq!(delegated["hold"]["delegations"][0]["to"], json!("bob"));
+    let edited = post("edit", json!({"arguments": {"path": "/srv/cache/old"}, "revision": 0})).await;
+    assert_eq!((&edited["outcome"], &edited["hold"]["revision"]), (&json!("edited"), &json!(1)));
+    post("resolve", json!({"resolution": "approve", "revision": 1})).await;
     for _ in 0..400 {
         if get("/api/v1/runs/{run}", &[id]).await["status"] == "completed" {
             break;
@@ -208,6 +225,7 @@ async fn real_answers_fit_their_schemas() {
         assert!(at.as_str().unwrap().ends_with('Z'), "{receipt}");
     }
     assert_eq!(receipt["receipt"]["shown"][0]["arguments_text"], r#"{"path": "/srv/cache/old"}"#);
+    assert_eq!(receipt["receipt"]["shown"].as_array().map(Vec::len), Some(2), "asked, and edited");
     check(&server, &document, "delete", "/api/v1/sessions/{session}", &["s"], None).await;
 }
 
