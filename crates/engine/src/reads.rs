@@ -1,10 +1,11 @@
 //! What can be looked at: runs, holds, lists of them, receipts.
 //!
 //! `follow.rs` reads a run as it goes on, `waiting.rs` waits until one settles, `requests.rs` finds what one turn asked,
-//! `run_lists.rs` lists runs by when they changed; `sessions.rs`, `jobs.rs` and `inboxes.rs` are components of their own over
+//! `run_lists.rs` lists runs by when they changed, `hold_lists.rs` holds as people look for them; `sessions.rs`, `jobs.rs` and `inboxes.rs` are components of their own over
 //! the same reads. Reads only. Whatever the caller may not see is answered like something that does not exist.
 
 mod follow;
+mod hold_lists;
 mod inboxes;
 mod jobs;
 mod requests;
@@ -33,8 +34,12 @@ use super::host::Host;
 use super::log::{HoldView, Log, RunView, Snapshot, Views, audience_member};
 use super::wakes::{Deltas, Wakes};
 use crate::auth::Principal;
+use crate::tool::preview::CallPreview;
 
 pub use follow::{Follower, News, Step};
+pub use hold_lists::{
+    DeadlineFilter, HistoryList, HoldAudience, HoldOrder, HoldSearch, HoldsFound, RiskFilter,
+};
 pub use inboxes::{InboxView, Inboxes, TaskList, TaskView};
 pub use jobs::{JobList, Jobs, SessionNow, WaitingSession};
 pub use requests::RequestView;
@@ -301,6 +306,11 @@ impl Reads {
         hold: HoldId,
     ) -> Result<HoldView, EngineError> {
         self.views.hold_view(who, snapshot, hold).await
+    }
+
+    /// What the call of a hold would do, as its tool sees it now.
+    pub async fn preview(&self, snapshot: &Snapshot, view: &HoldView) -> Option<CallPreview> {
+        self.views.preview(snapshot, view).await
     }
 
     /// The receipt of a hold, if the caller may see it.

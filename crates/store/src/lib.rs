@@ -43,7 +43,7 @@ pub use layer::{
 };
 pub use observer::{Effort, Observer};
 pub use query::{
-    Audience, AuditEntry, Claim, Claimant, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat,
+    Audience, AuditEntry, Claim, Claimant, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
     HoldFilter, HoldQuery, InboxCounts, KeyNote, KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter,
     RunQuery, SCAN_MAX, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
     ShardSet, StoredRun, UnreadableRun,

@@ -2,22 +2,24 @@
 //!
 //! Lists and waiting are `reads`; what receivers are sent is `deliver`. The functions at the end are pure: what a log says.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use standfast_core::body::Body;
-use standfast_core::event::{Envelope, Event};
+use standfast_core::event::{Envelope, Event, OrphanCause};
 use standfast_core::hold::{Ask, HoldKind, RecordedDecision, name_files};
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::name::AgentName;
 use standfast_core::project::HoldRow;
 use standfast_core::receipt::receipt;
-use standfast_core::run::Run;
+use standfast_core::run::{Facts, Run};
 use standfast_core::transcript::{stored_call, warned_approval_text};
 
 use super::{Log, Snapshot};
 use crate::EngineError;
-use crate::auth::{Principal, may_decide, may_log_in};
+use crate::auth::{Approvers, Principal, SelfApproval, ToDecide, may_decide, may_log_in};
+use crate::tool::preview::{CallPreview, Risk};
 
 /// A run with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +47,14 @@ pub struct HoldView {
     pub prompt: Option<String>,
     /// What its tool does, as the run was told.
     pub description: Option<String>,
-    /// Whether what its tool does can be undone.
+    /// Whether what its call does can be undone; none where that is not known.
     pub reversible: Option<bool>,
+    /// What is known of the harm that its call can do.
+    pub risk: Option<Risk>,
+    /// Why nobody knows what the call did, of an unknown outcome.
+    pub unknown_because: Option<OrphanCause>,
+    /// Who may decide it, as they are named in the settings.
+    pub deciders: Vec<String>,
     /// Its decision.
     pub recorded: Option<RecordedDecision>,
     /// The runs above its run, the root first, each with its agent; empty when it is no sub-run.
@@ -99,6 +107,17 @@ impl Views {
         Ok(RunView { run: run.clone(), result, reason, holds_below })
     }
 
+    /// What the call of a hold would do, as its tool sees it now; none where the tool cannot say, and of what is decided.
+    pub async fn preview(&self, snapshot: &Snapshot, view: &HoldView) -> Option<CallPreview> {
+        let (tool, arguments) = (view.row.tool.as_ref()?, view.arguments.clone()?);
+        if view.row.closed.is_some() {
+            return None;
+        }
+        let agent = self.log.host.agent(&snapshot.run().facts.agent).ok()?;
+        let tool = agent.tools.get(tool)?.clone();
+        tokio::task::spawn_blocking(move || tool.preview(arguments.text())).await.ok().flatten()
+    }
+
     /// A hold, pending or decided, if the caller may see it.
     pub async fn hold(&self, who: &Principal, hold: HoldId) -> Result<HoldView, EngineError> {
         self.hold_view(who, &self.snapshot(who, hold.run).await?, hold).await
@@ -132,6 +151,12 @@ impl Views {
                 _,
             ) => None,
         };
+        let agent = self.log.host.agent(&run.facts.agent).ok();
+        let tool = row.tool.as_ref().and_then(|tool| agent.as_ref()?.tools.get(tool).cloned());
+        let harm = tool.zip(arguments.as_ref()).and_then(|(tool, arguments)| tool.risk(arguments.text()));
+        // A definition says `false` also of tools of which nothing is known.
+        let promised = spec.filter(|spec| spec.reversible).map(|_| Risk::Reversible);
+        let risk = harm.or(promised);
         let approvers = self.log.host.approvers(&run.facts.agent);
         let may_log_in = may_log_in(who, &run.facts, (&row).into(), &approvers);
         let may_decide = may_decide(who, &run.facts, (&row).into(), &approvers).is_some();
@@ -144,7 +169,10 @@ impl Views {
         Ok(HoldView {
             ask,
             description: spec.map(|spec| spec.description.clone()),
-            reversible: spec.map(|spec| spec.reversible),
+            reversible: risk.map(|risk| risk != Risk::Destructive),
+            risk,
+            unknown_because: (row.kind == HoldKind::Recovery).then(|| cause(&row, events)).flatten(),
+            deciders: deciders(&run.facts, (&row).into(), &approvers),
             row,
             arguments,
             prompt,
@@ -154,6 +182,27 @@ impl Views {
             may_log_in,
         })
     }
+}
+
+/// Why nobody knows what the call of an unknown outcome did.
+fn cause(row: &HoldRow, events: &[Envelope]) -> Option<OrphanCause> {
+    let before = events.iter().rev().filter(|envelope| envelope.seq < row.at);
+    before.map(|envelope| &envelope.event).find_map(|event| match event {
+        Event::CallOrphaned(orphaned) if orphaned.call == row.id.key.call => orphaned.why.clone(),
+        _ => None,
+    })
+}
+
+/// Who may decide, in the words of the settings.
+fn deciders(run: &Facts, hold: ToDecide<'_>, approvers: &Approvers) -> Vec<String> {
+    let named = approvers.named.iter().flatten().map(ToString::to_string);
+    let is_nobody = approvers.named.as_ref().is_some_and(BTreeSet::is_empty);
+    let is_owner = hold.kind == HoldKind::Auth || approvers.self_approval_of(hold.tool) == SelfApproval::Allow;
+    let owner = (is_owner && !is_nobody).then(|| format!("user:{}", run.owner));
+    let admins = (hold.kind == HoldKind::Recovery && !is_nobody).then(|| "role:admin".to_owned());
+    let mut all: Vec<String> = owner.into_iter().chain(named).chain(admins).collect();
+    all.dedup();
+    all
 }
 
 /// The result of a run, and why it did not complete.

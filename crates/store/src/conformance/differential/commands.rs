@@ -8,7 +8,7 @@ use standfast_core::command::{
     Resolve, Say, SuspendFor,
 };
 use standfast_core::digest::Digest;
-use standfast_core::event::{Driver, Envelope};
+use standfast_core::event::{Driver, Envelope, OrphanCause};
 use standfast_core::hold::{Hold, HoldKind};
 use standfast_core::id::CallNo;
 use standfast_core::json::RawJson;
@@ -139,7 +139,7 @@ fn about_call(random: &mut Random, call: &Call, events: &[Envelope], now: Timest
             suspend(no.0, attempt, *random.pick(&kinds))
         }
         (CallState::Started { .. }, 2) => {
-            Command::Orphan { call: no, attempt, node: *random.pick(&[NODE, OTHER_NODE]) }
+            Command::Orphan { call: no, attempt, node: *random.pick(&[NODE, OTHER_NODE]), why: OrphanCause::ServerLost }
         }
         (CallState::Started { .. }, _) => finish(random, call),
         (CallState::Ready | CallState::Held | CallState::Done(_), _) => Command::Tick,
