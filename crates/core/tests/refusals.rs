@@ -341,7 +341,8 @@ fn orphaning_a_call_that_may_still_run() -> RefusalRow {
     scene.the_model_asks(&[SHELL]);
     scene.begins(1).unwrap();
     let until = scene.now.plus(Millis::seconds(62));
-    let orphan = Command::Orphan { call: CallNo(1), attempt: 1, node: OTHER_NODE, why: OrphanCause::ServerLost };
+    let orphan =
+        Command::Orphan { call: CallNo(1), attempt: 1, node: OTHER_NODE, why: OrphanCause::ServerLost };
     (
         scene.send(orphan).unwrap_err(),
         format!("call 1 may still be running on the node that started it until {}", until.0),

@@ -23,9 +23,9 @@ use crate::batch::Batch;
 use crate::call_query::CallQuery;
 use crate::error::StoreError;
 use crate::query::{
-    AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat, HoldQuery,
-    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
-    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
+    HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange,
+    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,

@@ -42,9 +42,9 @@ use crate::contract::{
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, DecidedQuery, EndedQuery, Heartbeat, HoldQuery,
-    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunFilter, RunQuery, SealedChange, SessionChange,
-    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun, UnreadableRun,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
+    HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunFilter, RunQuery, SealedChange,
+    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun, UnreadableRun,
 };
 use crate::single_node::SingleNode;
 use crate::subscription::{

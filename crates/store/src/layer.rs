@@ -20,9 +20,9 @@ use crate::contract::{
     WorkStore,
 };
 use crate::query::{
-    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, DecidedQuery, EndedQuery, Heartbeat, HoldQuery,
-    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
-    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
+    HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange,
+    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,

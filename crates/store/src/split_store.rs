@@ -19,9 +19,9 @@ use crate::contract::{Answer, IdempotencyStore, RunStore, SessionStore, Store};
 use crate::error::StoreError;
 use crate::layer::{AuditLayer, DeliveryLayer, Layer, SecretLayer, WorkLayer};
 use crate::query::{
-    Claim, ClaimedRun, Counts, DueNotice, DecidedQuery, EndedQuery, HoldQuery, InboxCounts, KeyNote, KeyRecord, OpenHolds,
-    Page, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet,
-    StoredRun,
+    Claim, ClaimedRun, Counts, DecidedQuery, DueNotice, EndedQuery, HoldQuery, InboxCounts, KeyNote,
+    KeyRecord, OpenHolds, Page, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionQuery, SessionRow,
+    SettleNotice, ShardSet, StoredRun,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 

@@ -48,9 +48,9 @@ use crate::contract::{
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, DecidedQuery, EndedQuery, Heartbeat, HoldQuery,
-    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
-    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
+    HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange,
+    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::single_node::SingleNode;
 use crate::subscription::{

@@ -97,8 +97,12 @@ impl PendingFilters {
             text: given(&self.q).map(str::to_owned),
             risk: chosen("risk", &self.risk, &RISKS.map(|(word, _, risk)| (word, risk)))?,
             deadline: self.deadline(now)?,
-            audience: chosen("mine", &self.mine, &[("1", HoldAudience::Caller), ("0", HoldAudience::Anybody)])?
-                .unwrap_or_default(),
+            audience: chosen(
+                "mine",
+                &self.mine,
+                &[("1", HoldAudience::Caller), ("0", HoldAudience::Anybody)],
+            )?
+            .unwrap_or_default(),
             order: chosen("sort", &self.sort, &[("age", HoldOrder::Age), ("deadline", HoldOrder::Deadline)])?
                 .unwrap_or_default(),
             cursor: number("cursor", &self.cursor)?,
@@ -136,7 +140,7 @@ impl PendingFilters {
 
     /// Whether anything is filtered by.
     pub(crate) fn is_filtered(&self) -> bool {
-        PendingFilters { sort: String::new(), ..self.clone() }.query() != ""
+        !PendingFilters { sort: String::new(), ..self.clone() }.query().is_empty()
     }
 }
 
@@ -224,18 +228,22 @@ pub(crate) fn chosen<T: Copy>(name: &str, text: &str, all: &[(&str, T)]) -> Resu
         Some((_, value)) => Ok(Some(*value)),
         None => {
             let known: Vec<&str> = all.iter().map(|(word, _)| *word).collect();
-            Err(Problem::invalid(format!("unknown {name} {text:?}; use one of: {}", known.join(", "))))
+            Err(Problem::bad_request(format!("unknown {name} {text:?}; use one of: {}", known.join(", "))))
         }
     }
 }
 
-fn named<T>(name: &str, text: &str, read: impl Fn(String) -> Result<T, BadName>) -> Result<Option<T>, Problem> {
+fn named<T>(
+    name: &str,
+    text: &str,
+    read: impl Fn(String) -> Result<T, BadName>,
+) -> Result<Option<T>, Problem> {
     let Some(text) = given(text) else { return Ok(None) };
     read(text.to_owned()).map(Some).map_err(|bad| Problem::invalid(format!("{name}: {bad}")))
 }
 
 fn number(name: &str, text: &str) -> Result<Option<u64>, Problem> {
-    let bad = |_| Problem::invalid(format!("invalid {name} {text:?}; use one that a page gave"));
+    let bad = |_| Problem::bad_request(format!("invalid {name} {text:?}; use one that a page gave"));
     given(text).map(str::parse).transpose().map_err(bad)
 }
 
@@ -245,7 +253,9 @@ fn instant(name: &str, text: &str) -> Result<Option<Timestamp>, Problem> {
     let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
     let read = parse_rfc3339(&whole);
     read.map(Some).ok_or_else(|| {
-        Problem::invalid(format!("invalid {name} {text:?}; use a day (2026-11-18) or an instant (2026-11-18T09:30:00Z)"))
+        Problem::bad_request(format!(
+            "invalid {name} {text:?}; use a day (2026-11-18) or an instant (2026-11-18T09:30:00Z)"
+        ))
     })
 }
 
@@ -255,7 +265,8 @@ mod tests {
 
     #[test]
     fn filters_are_written_as_they_are_read() {
-        let filters = PendingFilters { q: "a b&c".into(), kind: "approval".into(), ..PendingFilters::default() };
+        let filters =
+            PendingFilters { q: "a b&c".into(), kind: "approval".into(), ..PendingFilters::default() };
         assert_eq!(filters.query(), "q=a%20b%26c&kind=approval");
         let search = filters.search(Timestamp(0), 5).unwrap();
         assert_eq!((search.text.as_deref(), search.kind), (Some("a b&c"), Some(HoldKind::Approval)));

@@ -92,12 +92,17 @@ pub fn unknown_because(cause: Option<&OrphanCause>) -> String {
     match cause {
         None => "The server could not record how this call ended.".to_owned(),
         Some(OrphanCause::ServerLost) => {
-            "The server that ran this call stopped, or lost its connection to the store, before it reported.".to_owned()
+            "The server that ran this call stopped, or lost its connection to the store, before it reported."
+                .to_owned()
         }
         Some(OrphanCause::Tool(why)) => format!("The tool could not tell how the call ended: {why}"),
         Some(OrphanCause::Crash) => "The tool crashed while this call ran.".to_owned(),
-        Some(OrphanCause::RunEnded) => "The run ended while this call ran, and the call was stopped.".to_owned(),
-        Some(OrphanCause::Unreported) => "The worker was allowed to run this call and never reported.".to_owned(),
+        Some(OrphanCause::RunEnded) => {
+            "The run ended while this call ran, and the call was stopped.".to_owned()
+        }
+        Some(OrphanCause::Unreported) => {
+            "The worker was allowed to run this call and never reported.".to_owned()
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use crate::command::{Begin, FinishCall, Suspend, SuspendFor};
 use crate::definition::ToolSpec;
 use crate::digest::{self, Digest};
 use crate::event::{
-    AfterOrphan, CallFinished, CallOrphaned, CallProgressed, CallReturned, CallStarted, Driver, Event, OrphanCause,
-    HoldResolved, ReleaseReason, RunReleased,
+    AfterOrphan, CallFinished, CallOrphaned, CallProgressed, CallReturned, CallStarted, Driver, Event,
+    HoldResolved, OrphanCause, ReleaseReason, RunReleased,
 };
 use crate::hold::{Ask, Hold, HoldKind, HoldPolicy, Resolution, name_files};
 use crate::id::{CallNo, HoldKey, Incarnation};

@@ -5,7 +5,8 @@
 
 use super::{Answer, Draft};
 use crate::event::{
-    AfterOrphan, CallOrphaned, Driver, Event, OrphanCause, HoldExpired, HoldReminded, Outcome, ReleaseReason, RunReleased,
+    AfterOrphan, CallOrphaned, Driver, Event, HoldExpired, HoldReminded, OrphanCause, Outcome, ReleaseReason,
+    RunReleased,
 };
 use crate::hold::{AfterGrace, Hold, OnDeny, OnTimeout, Resolution};
 use crate::id::CallNo;

@@ -134,7 +134,9 @@ impl Scene {
         let mut scene = Scene::of_loop();
         scene.the_model_asks(&[SHELL]);
         scene.begins(1).unwrap();
-        scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost }).unwrap();
+        scene
+            .send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost })
+            .unwrap();
         let hold = scene.hold();
         (scene, hold)
     }

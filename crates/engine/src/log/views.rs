@@ -197,7 +197,8 @@ fn cause(row: &HoldRow, events: &[Envelope]) -> Option<OrphanCause> {
 fn deciders(run: &Facts, hold: ToDecide<'_>, approvers: &Approvers) -> Vec<String> {
     let named = approvers.named.iter().flatten().map(ToString::to_string);
     let is_nobody = approvers.named.as_ref().is_some_and(BTreeSet::is_empty);
-    let is_owner = hold.kind == HoldKind::Auth || approvers.self_approval_of(hold.tool) == SelfApproval::Allow;
+    let is_owner =
+        hold.kind == HoldKind::Auth || approvers.self_approval_of(hold.tool) == SelfApproval::Allow;
     let owner = (is_owner && !is_nobody).then(|| format!("user:{}", run.owner));
     let admins = (hold.kind == HoldKind::Recovery && !is_nobody).then(|| "role:admin".to_owned());
     let mut all: Vec<String> = owner.into_iter().chain(named).chain(admins).collect();

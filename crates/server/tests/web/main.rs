@@ -28,6 +28,14 @@ async fn every_page_carries_strict_headers() {
     for (path, status) in [
         ("/".to_owned(), 200),
         ("/?kind=approval".into(), 200),
+        ("/?kind=aproval".into(), 400),
+        ("/?tol=x".into(), 400),
+        ("/history".into(), 200),
+        ("/history?outcome=maybe".into(), 400),
+        ("/charts".into(), 200),
+        ("/charts?over=1y".into(), 400),
+        (format!("/review?hold={hold}"), 200),
+        ("/runs?state=odd".into(), 400),
         ("/runs".into(), 200),
         (format!("/runs/{run}"), 200),
         (format!("/approve/{hold}"), 200),
@@ -308,7 +316,7 @@ async fn what_waits_is_listed_and_paged() {
         site.held("words").await;
     }
     let first = alice.get("/").await;
-    let next = first.body.split_once("<p class=\"more\"><a href=\"").unwrap().1.split_once('"').unwrap().0;
+    let next = first.body.split_once("rel=\"next\" href=\"").unwrap().1.split_once('"').unwrap().0;
     let next = next.replace("&#x2f;", "/").replace("&amp;", "&");
     let second = alice.get(&next).await;
     let count = |page: &Page| page.body.matches("class=\"item\"").count();

@@ -14,8 +14,8 @@ use standfast_core::time::Millis;
 
 use super::Factory;
 use super::support::{
-    LOOKUP, NewRun, SHELL, World, agent, all_pages, as_seen, block_on, hold_ids, hold_row, holds_by, session, tenant, the_hold,
-    tool, user, worker,
+    LOOKUP, NewRun, SHELL, World, agent, all_pages, as_seen, block_on, hold_ids, hold_row, holds_by, session,
+    tenant, the_hold, tool, user, worker,
 };
 use crate::{Audience, AudienceMember, DecidedQuery, HoldFilter, HoldQuery, SideWrite};
 
@@ -266,7 +266,11 @@ pub fn decided_holds_are_listed_by_when_they_were_decided(factory: &Factory) {
     let (_, open) = world.held_run("a");
     let (theirs, _) = world.held(&NewRun::of("a").of_tenant("acme"), &[]);
     world.decides(&row, second, Choice::Deny { reason: None });
-    world.decides(&theirs, HoldId { run: theirs.run.facts.id, key: theirs.run.state.holds[0].key }, Choice::Approve);
+    world.decides(
+        &theirs,
+        HoldId { run: theirs.run.facts.id, key: theirs.run.state.holds[0].key },
+        Choice::Approve,
+    );
     let denied_at = world.now();
     world.later(Millis::seconds(5));
     world.decides(&early, first, Choice::Approve);
@@ -356,7 +360,9 @@ pub fn news_from_an_outside_job_is_visible(factory: &Factory) {
 
 impl World {
     fn all_decided(&self, query: &DecidedQuery) -> Vec<HoldRow> {
-        all_pages(|cursor| block_on(self.store().decided_holds(DecidedQuery { cursor, ..query.clone() })).unwrap())
+        all_pages(|cursor| {
+            block_on(self.store().decided_holds(DecidedQuery { cursor, ..query.clone() })).unwrap()
+        })
     }
 
     fn seen_by(&self, who: &[&str]) -> Vec<HoldId> {

@@ -167,7 +167,10 @@ impl World {
         let (row, hold) = self.held_run(agent);
         let row = self.decides(&row, hold, Choice::Approve);
         let row = self.begins(&row, 1);
-        let row = self.send(&row, &Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost });
+        let row = self.send(
+            &row,
+            &Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost },
+        );
         let hold = the_hold(&row);
         (row, hold)
     }

@@ -18,8 +18,8 @@ use super::types::{self, Bytes16};
 use crate::columns::{self, CorruptRow, Record, kind_number};
 use crate::error::StoreError;
 use crate::query::{
-    Audience, Claimant, DecidedQuery, EndedQuery, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, ScannedRun,
-    SessionKey, SessionQuery, SessionRow, UnreadableRun,
+    Audience, Claimant, DecidedQuery, EndedQuery, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX,
+    ScannedRun, SessionKey, SessionQuery, SessionRow, UnreadableRun,
 };
 
 type Param<'a> = &'a (dyn ToSql + Sync);

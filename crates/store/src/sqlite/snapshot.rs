@@ -24,7 +24,8 @@ use crate::layer::{
 };
 use crate::memory::MemoryStore;
 use crate::query::{
-    AuditEntry, Credential, DecidedQuery, HoldQuery, Page, RunQuery, SessionKey, SessionQuery, SessionRow, StoredRun,
+    AuditEntry, Credential, DecidedQuery, HoldQuery, Page, RunQuery, SessionKey, SessionQuery, SessionRow,
+    StoredRun,
 };
 use crate::subscription::{Subscription, SubscriptionQuery};
 

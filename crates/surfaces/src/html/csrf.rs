@@ -66,7 +66,9 @@ impl PostedForm {
 
     /// The form as it would be for one of several items: fields that carry its name stand under their own.
     pub(crate) fn of_item(&self, item: &str, fields: &[&str]) -> PostedForm {
-        let own = fields.iter().filter_map(|field| Some(((*field).to_owned(), self.get(&format!("{field}-{item}"))?)));
+        let own = fields
+            .iter()
+            .filter_map(|field| Some(((*field).to_owned(), self.get(&format!("{field}-{item}"))?)));
         PostedForm(own.chain(self.0.iter().cloned()).collect())
     }
 

@@ -24,8 +24,11 @@ fn blocks(lines: &[&str], out: &mut String, depth: usize) {
         if trimmed.is_empty() {
             at += 1;
         } else if let Some(fence) = fence(trimmed) {
-            let code: Vec<&str> =
-                lines[at + 1..].iter().copied().take_while(|line| !line.trim_start().starts_with(fence)).collect();
+            let code: Vec<&str> = lines[at + 1..]
+                .iter()
+                .copied()
+                .take_while(|line| !line.trim_start().starts_with(fence))
+                .collect();
             at += code.len() + 2;
             out.push_str(&format!("<pre class=\"code\">{}</pre>", marked(&code.join("\n"))));
         } else if let Some((level, words)) = heading(trimmed) {
@@ -167,10 +170,22 @@ mod tests {
             "*a\u{202e}b*",
         ] {
             let made = html(text);
-            let bare: String = ["p", "pre class=\"code\"", "/pre", "/p", "code", "/code", "strong", "/strong", "em", "/em"]
-                .iter()
-                .chain(&["blockquote", "/blockquote", "ul", "/ul", "li", "/li", "h4", "/h4", "span class=\"mark\"", "/span"])
-                .fold(made.clone(), |text, tag| text.replace(&format!("<{tag}>"), ""));
+            let bare: String =
+                ["p", "pre class=\"code\"", "/pre", "/p", "code", "/code", "strong", "/strong", "em", "/em"]
+                    .iter()
+                    .chain(&[
+                        "blockquote",
+                        "/blockquote",
+                        "ul",
+                        "/ul",
+                        "li",
+                        "/li",
+                        "h4",
+                        "/h4",
+                        "span class=\"mark\"",
+                        "/span",
+                    ])
+                    .fold(made.clone(), |text, tag| text.replace(&format!("<{tag}>"), ""));
             assert!(!bare.contains('<') && !made.contains('\u{202e}'), "{text} became {made}");
         }
     }

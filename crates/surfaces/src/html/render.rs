@@ -14,8 +14,8 @@ use minijinja::{Environment, HtmlEscape, UndefinedBehavior, context, escape_form
 use serde::Serialize;
 use standfast_engine::auth::Principal;
 
-use super::{assets, markdown};
 use super::csrf::{Token, once};
+use super::{assets, markdown};
 use crate::labels::hidden::{is_hidden_in_lines, mark, visible};
 
 /// Work that a page may cost; far more than the longest timeline needs.

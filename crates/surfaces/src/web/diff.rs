@@ -126,8 +126,8 @@ fn compared(old: &[&str], new: &[&str]) -> Vec<Edit> {
     let mut edits = Vec::new();
     while a < old.len() || b < new.len() {
         let is_same = a < old.len() && b < new.len() && old[a] == new[b];
-        let is_removed = b >= new.len()
-            || (a < old.len() && longest[(a + 1) * width + b] >= longest[a * width + b + 1]);
+        let is_removed =
+            b >= new.len() || (a < old.len() && longest[(a + 1) * width + b] >= longest[a * width + b + 1]);
         let edit = if is_same {
             Edit::Keep
         } else if is_removed {
@@ -155,10 +155,7 @@ mod tests {
     fn a_change_is_shown_with_what_stands_around_it() {
         let before = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
         let after = "1\n2\n3\n4\nfive\n6\n7\n8\n9\n";
-        assert_eq!(
-            shown(before, after),
-            ["@@@ -2 +2 @@", " 2", " 3", " 4", "-5", "+five", " 6", " 7", " 8"]
-        );
+        assert_eq!(shown(before, after), ["@@@ -2 +2 @@", " 2", " 3", " 4", "-5", "+five", " 6", " 7", " 8"]);
         assert_eq!(shown("", "a\nb\n"), ["@@@ -1 +1 @@", "+a", "+b"]);
         assert_eq!(shown("a\n", ""), ["@@@ -1 +1 @@", "-a"]);
         assert_eq!(shown("a\n", "a\n"), Vec::<String>::new());

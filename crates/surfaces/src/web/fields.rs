@@ -50,6 +50,8 @@ pub(super) struct Field {
     pub(super) label: String,
     pub(super) description: Option<String>,
     pub(super) is_required: bool,
+    /// Whether a browser insists on it: not within something that may be left out.
+    pub(super) must_fill: bool,
     pub(super) kind: Kind,
     /// What browsers make of it: text, date, email, url.
     pub(super) input_type: &'static str,
@@ -336,6 +338,7 @@ fn field(
             .unwrap_or_else(|| if name.is_empty() { "Answer".into() } else { name.to_owned() }),
         description: read.description.clone(),
         is_required: needed == FieldNeed::Yes,
+        must_fill: needed == FieldNeed::Yes,
         kind: Kind::Text,
         input_type: match read.format.as_deref() {
             Some("date") => "date",
@@ -362,9 +365,12 @@ fn field(
         (None, Some("object") | None, Some(Members(properties))) => {
             made.kind = Kind::Object;
             made.fields = members_of(&made.input, properties, &read.required, depth, count)?;
+            if needed == FieldNeed::No {
+                made.fields.iter_mut().for_each(Field::may_be_left_out);
+            }
         }
         (None, Some("array"), None) => {
-            let entry = field(&made.input, "", read.items.as_ref()?, FieldNeed::Yes, depth + 1, count)?;
+            let mut entry = field(&made.input, "", read.items.as_ref()?, FieldNeed::Yes, depth + 1, count)?;
             match entry.kind {
                 Kind::Text | Kind::Number | Kind::Integer => made.kind = Kind::Lines,
                 Kind::Choice => {
@@ -374,6 +380,7 @@ fn field(
                 Kind::Object => made.kind = Kind::List,
                 Kind::Boolean | Kind::Lines | Kind::Several | Kind::List => return None,
             }
+            entry.may_be_left_out();
             made.entry = Some(Box::new(entry));
             made.resize_if_list();
         }
@@ -417,6 +424,11 @@ impl Field {
         is_simple.then_some(())
     }
 
+    fn may_be_left_out(&mut self) {
+        self.must_fill = false;
+        self.fields.iter_mut().for_each(Field::may_be_left_out);
+    }
+
     fn resize_if_list(&mut self) {
         if self.kind == Kind::List {
             self.resize(1);
@@ -443,7 +455,11 @@ impl Field {
 /// The same field, and everything below it, under another name in the form.
 fn renamed(field: &Field, input: &str) -> Field {
     let below = |(at, field): (usize, &Field)| renamed(field, &format!("{input}-{at}"));
-    Field { input: input.to_owned(), fields: field.fields.iter().enumerate().map(below).collect(), ..field.clone() }
+    Field {
+        input: input.to_owned(),
+        fields: field.fields.iter().enumerate().map(below).collect(),
+        ..field.clone()
+    }
 }
 
 fn items(json: &RawJson) -> Vec<RawJson> {
@@ -616,7 +632,8 @@ mod tests {
             order.keep(&posted);
             order.blame(&posted, pointer, text);
             fn found(fields: &[Field]) -> Vec<String> {
-                let own = fields.iter().filter(|field| field.problem.is_some()).map(|field| field.input.clone());
+                let own =
+                    fields.iter().filter(|field| field.problem.is_some()).map(|field| field.input.clone());
                 own.chain(fields.iter().flat_map(|field| found(&field.fields))).collect()
             }
             found(&order.into_fields())

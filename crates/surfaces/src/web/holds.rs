@@ -4,11 +4,11 @@
 //! or to its own page.
 
 use axum::Extension;
+use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::Router;
 use serde::Deserialize;
 use standfast_core::id::HoldId;
 use standfast_engine::auth::Principal;
@@ -146,7 +146,8 @@ async fn review(
         let text = format!("Unknown parameter {name:?}; use hold and from.");
         return Err(Failure::new(StatusCode::BAD_REQUEST, "Invalid request", &text));
     }
-    let of = |wanted: &'static str| asked.iter().filter(move |(name, _)| name == wanted).map(|(_, value)| value);
+    let of =
+        |wanted: &'static str| asked.iter().filter(move |(name, _)| name == wanted).map(|(_, value)| value);
     let visitor = Visitor { app: &app, who: &who, token: &token };
     let holds: Vec<&String> = of("hold").collect();
     let items = visitor.review_items(&holds).await?;
@@ -192,7 +193,8 @@ fn check_number(holds: &[&String]) -> Result<(), Failure> {
     if holds.len() <= TOGETHER {
         return Ok(());
     }
-    let text = format!("{} holds are too many at once; at most {TOGETHER} are decided together.", holds.len());
+    let text =
+        format!("{} holds are too many at once; at most {TOGETHER} are decided together.", holds.len());
     Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Too many holds", &text))
 }
 
@@ -260,7 +262,8 @@ impl Visitor<'_> {
         let search = PendingFilters { cursor: String::new(), ..filters.clone() };
         let search = search.search(engine.clock().now(), QUEUE)?;
         let found = engine.reads().find_holds(self.who, &search).await?;
-        let ids: Vec<HoldId> = found.items.iter().filter(|view| view.may_decide).map(|view| view.row.id).collect();
+        let ids: Vec<HoldId> =
+            found.items.iter().filter(|view| view.may_decide).map(|view| view.row.id).collect();
         let behind = ids.iter().position(|known| *known == id).and_then(|at| ids.get(at + 1));
         Ok(behind.or_else(|| ids.iter().find(|known| **known != id)).copied())
     }
@@ -272,7 +275,9 @@ impl Visitor<'_> {
         let planned = posted.get("next").and_then(|next| next.parse::<HoldId>().ok());
         let is_open = |view: &HoldView| view.row.closed.is_none() && view.may_decide;
         let planned = match planned {
-            Some(next) => self.app.engine.hold(self.who, next).await.ok().filter(is_open).map(|view| view.row.id),
+            Some(next) => {
+                self.app.engine.hold(self.who, next).await.ok().filter(is_open).map(|view| view.row.id)
+            }
             None => None,
         };
         let next = match planned {

@@ -54,7 +54,9 @@ impl View {
     }
 
     fn object(&mut self, text: &str, depth: usize) {
-        let Ok(Members(members)) = serde_json::from_str::<Members>(text) else { return self.as_written(text) };
+        let Ok(Members(members)) = serde_json::from_str::<Members>(text) else {
+            return self.as_written(text);
+        };
         if members.is_empty() {
             self.out.push_str("<span class=\"quiet\">empty object</span>");
             return;
@@ -64,7 +66,8 @@ impl View {
         for (at, (name, value)) in members.iter().enumerate() {
             if self.left == 0 {
                 self.is_cut = true;
-                let _ = write!(self.out, "<dt class=\"cut\">{} more members are not shown here</dt>", count - at);
+                let _ =
+                    write!(self.out, "<dt class=\"cut\">{} more members are not shown here</dt>", count - at);
                 break;
             }
             let _ = write!(self.out, "<dt>{}</dt><dd>", marked(name));
@@ -87,7 +90,8 @@ impl View {
         for (at, item) in items.iter().enumerate() {
             if self.left == 0 {
                 self.is_cut = true;
-                let _ = write!(self.out, "<li class=\"cut\">{} more are not shown here</li>", items.len() - at);
+                let _ =
+                    write!(self.out, "<li class=\"cut\">{} more are not shown here</li>", items.len() - at);
                 break;
             }
             self.out.push_str("<li>");
@@ -107,7 +111,10 @@ impl View {
             if self.left == 0 {
                 self.is_cut = true;
                 let (rest, columns) = (table.rows.len() - at, table.columns.len());
-                let _ = write!(self.out, "<tr><td class=\"cut\" colspan=\"{columns}\">{rest} more rows are not shown here</td></tr>");
+                let _ = write!(
+                    self.out,
+                    "<tr><td class=\"cut\" colspan=\"{columns}\">{rest} more rows are not shown here</td></tr>"
+                );
                 break;
             }
             self.out.push_str("<tr>");
@@ -236,7 +243,10 @@ mod tests {
     #[test]
     fn lists_of_objects_are_tables() {
         let table = shown(r#"[{"a": 1, "b": "x"}, {"a": 2}]"#);
-        assert!(table.starts_with("<div class=\"wide-table\"><table><thead><tr><th scope=\"col\">a</th>"), "{table}");
+        assert!(
+            table.starts_with("<div class=\"wide-table\"><table><thead><tr><th scope=\"col\">a</th>"),
+            "{table}"
+        );
         assert!(table.contains("<td></td>"), "{table}");
         assert!(shown("[1, 2]").starts_with("<ol"));
     }
@@ -254,11 +264,19 @@ mod tests {
 
     #[test]
     fn a_summary_names_every_member() {
-        let json = RawJson::parse(r#"{"path": "a", "body": "x\ny\nz", "l": [1, 2], "o": {"a": 1}, "n": 3}"#).unwrap();
-        let told: Vec<String> = summary(&json).into_iter().map(|(name, size)| format!("{name}: {size}")).collect();
+        let json = RawJson::parse(r#"{"path": "a", "body": "x\ny\nz", "l": [1, 2], "o": {"a": 1}, "n": 3}"#)
+            .unwrap();
+        let told: Vec<String> =
+            summary(&json).into_iter().map(|(name, size)| format!("{name}: {size}")).collect();
         assert_eq!(
             told,
-            ["path: a", "body: text of 5 characters, 3 lines", "l: list of 2", "o: object with 1 members", "n: 3"]
+            [
+                "path: a",
+                "body: text of 5 characters, 3 lines",
+                "l: list of 2",
+                "o: object with 1 members",
+                "n: 3"
+            ]
         );
     }
 }

@@ -130,7 +130,7 @@ async fn runs(
     let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
     let state = run::state(&filters.state)?;
     let owner = given(&filters.owner).map(UserId::new).transpose().map_err(bad)?;
-    let cursor = given(&filters.cursor).map(|text| text.parse()).transpose();
+    let cursor = given(&filters.cursor).map(|text| text.parse::<u64>()).transpose();
     let mut list = RunList {
         agent: given(&filters.agent).map(AgentName::new).transpose().map_err(bad)?,
         session: given(&filters.session).map(SessionId::new).transpose().map_err(bad)?,
@@ -255,7 +255,10 @@ async fn timeline(
 fn picture(name: &str) -> [(header::HeaderName, String); 3] {
     [
         (header::CONTENT_TYPE, "image/svg+xml".to_owned()),
-        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; sandbox".to_owned()),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; style-src 'unsafe-inline'; sandbox".to_owned(),
+        ),
         (header::CONTENT_DISPOSITION, format!("inline; filename=\"{name}\"")),
     ]
 }
@@ -349,7 +352,11 @@ async fn charts_json(
 async fn figures(app: &App, who: &Principal, args: &ChartArgs) -> Result<Figures, Failure> {
     let (reads, now) = (app.engine.reads(), app.engine.clock().now());
     let over = charts::span(&args.over)?;
-    let mut list = HistoryList { since: Some(Timestamp(now.0.saturating_sub(over.0))), limit: CHARTED, ..HistoryList::default() };
+    let mut list = HistoryList {
+        since: Some(Timestamp(now.0.saturating_sub(over.0))),
+        limit: CHARTED,
+        ..HistoryList::default()
+    };
     let mut decided = Vec::new();
     loop {
         let found = reads.history(who, &list).await?;
@@ -363,7 +370,14 @@ async fn figures(app: &App, who: &Principal, args: &ChartArgs) -> Result<Figures
     let mut open = Vec::new();
     let mut cursor = None;
     loop {
-        let list = HoldList { kind: None, agent: None, tool: None, session: None, cursor, limit: CHARTED - open.len() };
+        let list = HoldList {
+            kind: None,
+            agent: None,
+            tool: None,
+            session: None,
+            cursor,
+            limit: CHARTED - open.len(),
+        };
         let found = reads.holds(who, list).await?;
         open.extend(found.items.iter().map(|row| row.opened_at));
         cursor = found.next;

@@ -164,7 +164,13 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
             );
             x += width;
         }
-        let _ = write!(out, "<text class=\"q\" x=\"{:.1}\" y=\"{}\">{}</text>", x + 6.0, y + 15, escaped(&bar.text));
+        let _ = write!(
+            out,
+            "<text class=\"q\" x=\"{:.1}\" y=\"{}\">{}</text>",
+            x + 6.0,
+            y + 15,
+            escaped(&bar.text)
+        );
     }
     out.push_str("</svg>");
     out
@@ -184,7 +190,8 @@ mod tests {
     #[test]
     fn texts_in_pictures_are_escaped() {
         let name = "</text><script>alert(1)</script>\u{202e}\"'";
-        let bar = Bar { name: name.into(), parts: vec![BarPart { value: 3, class: "good" }], text: name.into() };
+        let bar =
+            Bar { name: name.into(), parts: vec![BarPart { value: 3, class: "good" }], text: name.into() };
         let picture = bars(name, &[bar]);
         assert!(!picture.contains("<script") && !picture.contains('\u{202e}'), "{picture}");
         assert!(line(name, &[1, 2], (name, "b")).contains("&lt;script"));

@@ -22,10 +22,15 @@ pub(super) fn command(options: &CommandOptions, plan: Option<&Plan>, argv: Vec<S
     let mut allowed = Vec::new();
     let mut denied = Vec::new();
     match plan {
-        None => allowed.push("anything that the server's user can do: there is no sandbox (sandbox: off)".into()),
+        None => {
+            allowed.push("anything that the server's user can do: there is no sandbox (sandbox: off)".into())
+        }
         Some(plan) => {
             let writable: Vec<String> = plan.writable.iter().map(|path| path.display().to_string()).collect();
-            allowed.push(format!("change files in {} and in a temporary directory of its own", writable.join(", ")));
+            allowed.push(format!(
+                "change files in {} and in a temporary directory of its own",
+                writable.join(", ")
+            ));
             let more: Vec<String> = options.readable.iter().map(|path| path.display().to_string()).collect();
             allowed.push(match more.as_slice() {
                 [] => "read the programs and libraries of the system".to_owned(),

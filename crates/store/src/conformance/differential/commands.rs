@@ -138,9 +138,12 @@ fn about_call(random: &mut Random, call: &Call, events: &[Envelope], now: Timest
             let kinds = [SuspendFor::Input, SuspendFor::External, SuspendFor::Auth];
             suspend(no.0, attempt, *random.pick(&kinds))
         }
-        (CallState::Started { .. }, 2) => {
-            Command::Orphan { call: no, attempt, node: *random.pick(&[NODE, OTHER_NODE]), why: OrphanCause::ServerLost }
-        }
+        (CallState::Started { .. }, 2) => Command::Orphan {
+            call: no,
+            attempt,
+            node: *random.pick(&[NODE, OTHER_NODE]),
+            why: OrphanCause::ServerLost,
+        },
         (CallState::Started { .. }, _) => finish(random, call),
         (CallState::Ready | CallState::Held | CallState::Done(_), _) => Command::Tick,
     }

@@ -14,8 +14,9 @@ use super::{ChangeMark, HoldEntry, RunEntry, SessionEntry, State};
 use crate::batch::LeaseChange;
 use crate::fairness::take_turns;
 use crate::query::{
-    Audience, Claim, ClaimedRun, Counts, DecidedQuery, EndedQuery, HoldFilter, HoldQuery, InboxCounts, OpenHolds, Page,
-    RunFilter, RunQuery, SCAN_MAX, ScannedRun, SessionQuery, SessionRow, StoredRun, UnreadableRun,
+    Audience, Claim, ClaimedRun, Counts, DecidedQuery, EndedQuery, HoldFilter, HoldQuery, InboxCounts,
+    OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX, ScannedRun, SessionQuery, SessionRow, StoredRun,
+    UnreadableRun,
 };
 
 impl State {

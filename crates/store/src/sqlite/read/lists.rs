@@ -20,8 +20,8 @@ use crate::columns::{self, Record, kind_number};
 use crate::error::StoreError;
 use crate::fairness::take_turns;
 use crate::query::{
-    Audience, Claimant, DecidedQuery, DueNotice, EndedQuery, HoldFilter, HoldQuery, InboxCounts, Page, RunFilter, RunQuery,
-    SCAN_MAX, ScannedRun, StoredRun, UnreadableRun,
+    Audience, Claimant, DecidedQuery, DueNotice, EndedQuery, HoldFilter, HoldQuery, InboxCounts, Page,
+    RunFilter, RunQuery, SCAN_MAX, ScannedRun, StoredRun, UnreadableRun,
 };
 use crate::subscription::NoticeQuery;
 

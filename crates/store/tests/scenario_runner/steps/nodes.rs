@@ -63,7 +63,12 @@ pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
         [Word("finds"), Word("call"), Word(no), Word("orphaned"), rest @ ..] => {
             let details = Details { target: Some(Target::Call(number(no)?)), ..Details::read(rest)? };
             let (call, attempt) = which(world, &details)?;
-            world.submit(node, Command::Orphan { call, attempt, node: world.node, why: OrphanCause::ServerLost }).map(drop)
+            world
+                .submit(
+                    node,
+                    Command::Orphan { call, attempt, node: world.node, why: OrphanCause::ServerLost },
+                )
+                .map(drop)
         }
         [Word("reports"), Word("progress"), Word("of"), rest @ ..] => {
             let details = Details::read(rest)?;

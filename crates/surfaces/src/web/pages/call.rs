@@ -88,7 +88,11 @@ pub(in crate::web) fn risk(risk: Option<Risk>) -> Option<RiskShown> {
     })
 }
 
-pub(in crate::web) fn shown(view: &HoldView, preview: Option<CallPreview>, now: Timestamp) -> Option<CallShown> {
+pub(in crate::web) fn shown(
+    view: &HoldView,
+    preview: Option<CallPreview>,
+    now: Timestamp,
+) -> Option<CallShown> {
     let arguments = view.arguments.as_ref()?;
     let text = arguments.text();
     let is_big = text.len() > BIG;
@@ -141,14 +145,18 @@ pub(in crate::web) fn shown(view: &HoldView, preview: Option<CallPreview>, now: 
 fn diff_shown(change: FileChange, asked_at: Timestamp, now: Timestamp) -> DiffShown {
     let FileChange { path, before, after } = change;
     let changed_since = match &before {
-        FileNow::Text { modified_at, .. } if *modified_at > asked_at => Some(ShownInstant::new(*modified_at, now)),
+        FileNow::Text { modified_at, .. } if *modified_at > asked_at => {
+            Some(ShownInstant::new(*modified_at, now))
+        }
         FileNow::Text { .. } | FileNow::Missing | FileNow::Unreadable(_) => None,
     };
     let (what, diff, trouble) = match (&before, after) {
         (_, Err(why)) => ("changed", None, Some(why)),
         (FileNow::Missing, Ok(after)) => ("new file", Some(diff::unified("", &after, DIFF_MAX)), None),
         (FileNow::Text { text, .. }, Ok(after)) if *text == after => ("unchanged", None, None),
-        (FileNow::Text { text, .. }, Ok(after)) => ("changed", Some(diff::unified(text, &after, DIFF_MAX)), None),
+        (FileNow::Text { text, .. }, Ok(after)) => {
+            ("changed", Some(diff::unified(text, &after, DIFF_MAX)), None)
+        }
         (FileNow::Unreadable(why), Ok(_)) => ("changed", None, Some(why.clone())),
     };
     DiffShown { path, what, diff, trouble, changed_since }

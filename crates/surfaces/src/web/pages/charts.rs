@@ -105,8 +105,10 @@ pub(in crate::web) fn figures(
     is_partial: bool,
 ) -> Figures {
     let from = Timestamp(now.0.saturating_sub(over.0));
-    let closed: Vec<(&HoldRow, Timestamp, ResolutionKind)> =
-        decided.iter().filter_map(|row| row.closed.as_ref().map(|closed| (row, closed.at, closed.how))).collect();
+    let closed: Vec<(&HoldRow, Timestamp, ResolutionKind)> = decided
+        .iter()
+        .filter_map(|row| row.closed.as_ref().map(|closed| (row, closed.at, closed.how)))
+        .collect();
     let at = |point: i64| Timestamp(from.0 + over.0 * point / (POINTS - 1));
     let open_at = |at: Timestamp| {
         let still = open.iter().filter(|opened| **opened <= at).count();
@@ -121,7 +123,9 @@ pub(in crate::web) fn figures(
         *outcomes.entry(tool.clone()).or_default().entry(word_of(*how)).or_default() += 1;
         if is_decision(*how) {
             by_tool.entry(tool).or_insert_with(Vec::new).push(took);
-            if let Some(Actor::Person(user) | Actor::Client(user)) = row.closed.as_ref().map(|closed| &closed.by) {
+            if let Some(Actor::Person(user) | Actor::Client(user)) =
+                row.closed.as_ref().map(|closed| &closed.by)
+            {
                 by_person.entry(user.to_string()).or_insert_with(Vec::new).push(took);
             }
         }
@@ -167,7 +171,12 @@ fn times(by: BTreeMap<String, Vec<i64>>) -> Vec<Times> {
         .into_iter()
         .map(|(name, mut took)| {
             took.sort_unstable();
-            Times { name, decisions: took.len(), p50_ms: percentile(&took, 50), p95_ms: percentile(&took, 95) }
+            Times {
+                name,
+                decisions: took.len(),
+                p50_ms: percentile(&took, 50),
+                p95_ms: percentile(&took, 95),
+            }
         })
         .collect();
     all.sort_by_key(|times| std::cmp::Reverse(times.decisions));
@@ -220,8 +229,14 @@ pub(in crate::web) fn page(figures: &Figures) -> ChartsPage {
         is_partial: figures.is_partial,
         is_empty: figures.decided == 0 && figures.expired == 0 && figures.open_now == 0,
         open: svg::line("Open holds over time", &open, (&ends.0, &ends.1)),
-        by_tool: bars("Time to decision by tool: half of them, and 95 of 100", &figures.time_to_decision_by_tool),
-        by_person: bars("Time to decision by person: half of them, and 95 of 100", &figures.time_to_decision_by_person),
+        by_tool: bars(
+            "Time to decision by tool: half of them, and 95 of 100",
+            &figures.time_to_decision_by_tool,
+        ),
+        by_person: bars(
+            "Time to decision by person: half of them, and 95 of 100",
+            &figures.time_to_decision_by_person,
+        ),
         outcomes: (!outcomes.is_empty()).then(|| svg::bars("Outcomes by tool", &outcomes)),
         legend: OUTCOMES.iter().map(|(_, label, how)| (*label, class(*how))).collect(),
     }

@@ -92,7 +92,8 @@ pub(in crate::web) fn consequences(run: &Run, view: &HoldView, now: Timestamp) -
         (Some(_), Some(_)) => match (hold.policy.grace, hold.policy.after_grace) {
             (None, _) => "The deadline has passed; a late decision still counts.".to_owned(),
             (Some(_), AfterGrace::Fail) => {
-                "The deadline has passed; a late decision still counts for a while, then the run fails.".to_owned()
+                "The deadline has passed; a late decision still counts for a while, then the run fails."
+                    .to_owned()
             }
             (Some(_), AfterGrace::Cancel) => {
                 "The deadline has passed; a late decision still counts for a while, then the run is canceled."
@@ -107,7 +108,8 @@ pub(in crate::web) fn consequences(run: &Run, view: &HoldView, now: Timestamp) -
                 OnTimeout::Cancel => "the run is canceled",
                 OnTimeout::Keep => "it is marked as late and stays open",
             };
-            let left = if at > now { format!("In {}", labels::span(at.since(now))) } else { "Now".to_owned() };
+            let left =
+                if at > now { format!("In {}", labels::span(at.since(now))) } else { "Now".to_owned() };
             format!("{left}, {then}.")
         }
     };

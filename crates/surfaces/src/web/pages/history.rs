@@ -108,8 +108,20 @@ pub(crate) struct ExportedHold {
 
 /// The columns of a CSV export.
 const COLUMNS: [&str; 14] = [
-    "hold", "run", "kind", "agent", "session", "tool", "outcome", "by", "opened_at", "decided_at", "pending_ms",
-    "digest", "revision", "receipt",
+    "hold",
+    "run",
+    "kind",
+    "agent",
+    "session",
+    "tool",
+    "outcome",
+    "by",
+    "opened_at",
+    "decided_at",
+    "pending_ms",
+    "digest",
+    "revision",
+    "receipt",
 ];
 
 pub(crate) fn exported(row: &HoldRow) -> Option<ExportedHold> {
@@ -164,7 +176,8 @@ pub(crate) fn csv(rows: &[ExportedHold], next: Option<u64>) -> String {
 }
 
 fn quoted(cell: &str) -> String {
-    let harmless = if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{cell}") } else { cell.to_owned() };
+    let harmless =
+        if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{cell}") } else { cell.to_owned() };
     if harmless.contains([',', '"', '\r', '\n']) {
         format!("\"{}\"", harmless.replace('"', "\"\""))
     } else {

@@ -255,10 +255,9 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         unknown_because: labels::unknown_because(view.unknown_because.as_ref()),
         risk: call::risk(view.risk),
         shown: call::shown(view, preview, now),
-        notice: tried.and_then(|tried| tried.failure.as_ref()).map(|failure| Notice {
-            title: failure.title.clone(),
-            text: failure.text.clone(),
-        }),
+        notice: tried
+            .and_then(|tried| tried.failure.as_ref())
+            .map(|failure| Notice { title: failure.title.clone(), text: failure.text.clone() }),
         reason: ask.reason.clone(),
         question: question.filter(|question| *question != title),
         title,
@@ -405,7 +404,8 @@ fn decided(
 
 /// With the characters that escapes stand for: those are what is shown.
 fn readable(json: &str) -> String {
-    serde_json::from_str::<serde_json::Value>(json).map_or_else(|_| json.to_owned(), |value| value.to_string())
+    serde_json::from_str::<serde_json::Value>(json)
+        .map_or_else(|_| json.to_owned(), |value| value.to_string())
 }
 
 fn count_hidden(text: &str) -> usize {

@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 use standfast_core::time::Timestamp;
-use standfast_engine::tool::preview::CallPreview;
 use standfast_engine::HoldView;
+use standfast_engine::tool::preview::CallPreview;
 
 use super::call::{self, CallShown, RiskShown};
 use super::{ShownInstant, waiting};

@@ -198,7 +198,8 @@ pub(in crate::web) fn page(
         tool: run.call(hold.call()).map(|call| call.tool.to_string()),
         opened: ShownInstant::new(hold.opened_at, now),
     };
-    let end = before.map_or(log.len(), |before| log.iter().filter(|envelope| envelope.seq.0 < before).count());
+    let end =
+        before.map_or(log.len(), |before| log.iter().filter(|envelope| envelope.seq.0 < before).count());
     let first = end.saturating_sub(EVENTS_MAX);
     let shown = &log[first..end];
     let usage = run.state.usage;

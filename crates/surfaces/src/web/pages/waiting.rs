@@ -28,7 +28,8 @@ pub(in crate::web) struct WaitingPage {
     pub(in crate::web) total: u64,
     pub(in crate::web) filters: FilterForm,
     pub(in crate::web) items: Vec<Item>,
-    /// The list as one value of an address.
+    /// The filters as they stand in an address, and as one value of another.
+    pub(in crate::web) query: String,
     pub(in crate::web) queue: String,
     pub(in crate::web) pager: Pager,
     /// More than can be put in order of deadlines.
@@ -100,7 +101,8 @@ impl Pager {
         let (cursor, back) = at;
         let address = |cursor: &str, back: &str| {
             let place = crate::filters::written(&[("cursor", cursor), ("back", back)]);
-            let all: Vec<&str> = [query, place.as_str()].into_iter().filter(|part| !part.is_empty()).collect();
+            let all: Vec<&str> =
+                [query, place.as_str()].into_iter().filter(|part| !part.is_empty()).collect();
             match all.as_slice() {
                 [] => path.to_owned(),
                 all => format!("{path}?{}", all.join("&")),
@@ -140,6 +142,7 @@ pub(in crate::web) fn page(
         items: found.items.iter().map(|view| item(view, now)).collect(),
         queue: encoded(&query),
         pager: Pager::of("/", &query, (&filters.cursor, &filters.back), found.next),
+        query,
         is_cut: found.is_cut,
         done: None,
         agents: settings.agents.keys().map(ToString::to_string).collect(),
@@ -222,7 +225,8 @@ pub(in crate::web) fn item(view: &HoldView, now: Timestamp) -> Item {
 /// The only text of the arguments, where there is one; otherwise all of it on one line, with real characters.
 pub(in crate::web) fn readable(json: &str) -> String {
     let Ok(value) = serde_json::from_str::<serde_json::Value>(json) else { return json.to_owned() };
-    let only = value.as_object().filter(|members| members.len() == 1).and_then(|members| members.values().next());
+    let only =
+        value.as_object().filter(|members| members.len() == 1).and_then(|members| members.values().next());
     match only.and_then(serde_json::Value::as_str) {
         Some(text) => text.to_owned(),
         None => value.to_string(),
