@@ -39,7 +39,7 @@ pub(super) fn asked(args: HoldsArgs, now: Timestamp, limit: usize) -> Result<Ask
 
 fn open(args: HoldsArgs, now: Timestamp, limit: usize) -> Result<AskedHolds, Problem> {
     foreign("open", &[("by", &args.by), ("since", &args.since), ("until", &args.until)])?;
-    let text = Option::unwrap_or_default::<String>;
+    let text = Option::<String>::unwrap_or_default;
     let filters = PendingFilters {
         q: text(args.q),
         agent: text(args.agent),
@@ -87,7 +87,7 @@ fn decided(args: HoldsArgs, how: Option<ResolutionKind>, limit: usize) -> Result
             ("sort", &args.sort),
         ],
     )?;
-    let text = Option::unwrap_or_default::<String>;
+    let text = Option::<String>::unwrap_or_default;
     let filters = HistoryFilters {
         by: text(args.by),
         tool: text(args.tool),

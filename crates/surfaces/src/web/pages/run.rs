@@ -69,6 +69,8 @@ pub(in crate::web) struct RunItem {
     session: String,
     owner: String,
     tokens: u64,
+    /// In units of the price table; none where there is no price.
+    cost: Option<String>,
     status: &'static str,
     tone: &'static str,
     started: ShownInstant,
@@ -252,12 +254,17 @@ fn run_item(run: &Run, log: &[Envelope], now: Timestamp) -> RunItem {
         session: run.facts.session.to_string(),
         owner: run.facts.owner.to_string(),
         tokens: run.state.usage.tokens(),
+        cost: cost(run.state.usage.cost_micros),
         status: labels::status(status),
         tone: tone(status),
         started: ShownInstant::new(run.facts.started_at, now),
         updated: ShownInstant::new(run.state.at, now),
         turns: run.state.turn,
     }
+}
+
+fn cost(micros: u64) -> Option<String> {
+    (micros > 0).then(|| format!("{}.{:04}", micros / 1_000_000, micros % 1_000_000 / 100))
 }
 
 /// What the run was first asked with, on one line.

@@ -116,7 +116,7 @@ impl Pager {
         // The first page has no cursor; 0 stands for it.
         let here = if cursor.is_empty() { "0" } else { cursor };
         let previous = before.split_last().map(|(last, rest)| {
-            let last = if *last == "0" { "" } else { last };
+            let last = if *last == "0" { "" } else { *last };
             address(last, &rest.join("."))
         });
         Pager {
