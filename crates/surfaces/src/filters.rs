@@ -80,9 +80,6 @@ pub(crate) struct PendingFilters {
     /// Cursors of the pages before this one, for the way back.
     #[serde(default)]
     pub(crate) back: String,
-    /// The hold that was just decided.
-    #[serde(default)]
-    pub(crate) done: String,
 }
 
 impl PendingFilters {

@@ -11,7 +11,6 @@ use standfast_engine::{HoldView, HoldsFound};
 
 use super::ShownInstant;
 use super::call::{self, RiskShown};
-use super::hold::DoneLine;
 use crate::filters::{DEADLINES, KINDS, PendingFilters, RISKS, encoded};
 use crate::labels;
 
@@ -34,7 +33,6 @@ pub(in crate::web) struct WaitingPage {
     pub(in crate::web) pager: Pager,
     /// More than can be put in order of deadlines.
     pub(in crate::web) is_cut: bool,
-    pub(in crate::web) done: Option<DoneLine>,
     /// Whom something can be asked of.
     pub(in crate::web) agents: Vec<String>,
 }
@@ -144,7 +142,6 @@ pub(in crate::web) fn page(
         pager: Pager::of("/", &query, (&filters.cursor, &filters.back), found.next),
         query,
         is_cut: found.is_cut,
-        done: None,
         agents: settings.agents.keys().map(ToString::to_string).collect(),
     }
 }
