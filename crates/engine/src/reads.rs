@@ -34,7 +34,6 @@ use super::host::Host;
 use super::log::{HoldView, Log, RunView, Snapshot, Views, audience_member};
 use super::wakes::{Deltas, Wakes};
 use crate::auth::Principal;
-use crate::tool::preview::CallPreview;
 
 pub use follow::{Follower, News, Step};
 pub use hold_lists::{
@@ -306,11 +305,6 @@ impl Reads {
         hold: HoldId,
     ) -> Result<HoldView, EngineError> {
         self.views.hold_view(who, snapshot, hold).await
-    }
-
-    /// What the call of a hold would do, as its tool sees it now.
-    pub async fn preview(&self, snapshot: &Snapshot, view: &HoldView) -> Option<CallPreview> {
-        self.views.preview(snapshot, view).await
     }
 
     /// The receipt of a hold, if the caller may see it.

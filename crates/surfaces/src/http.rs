@@ -6,6 +6,7 @@ mod app;
 mod attempts;
 mod busy;
 mod extract;
+pub(crate) mod filters;
 mod forwarded;
 mod guard;
 mod listen;

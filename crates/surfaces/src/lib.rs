@@ -7,7 +7,6 @@
 pub mod a2a;
 pub mod api;
 pub mod async_tool;
-mod filters;
 pub mod html;
 pub mod http;
 pub mod inbox;

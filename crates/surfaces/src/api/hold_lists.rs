@@ -1,6 +1,6 @@
 //! What `GET /holds` asks for: open holds by what a store has an index for, by more than that, or decided ones.
 //!
-//! The words of the filters are `crate::filters`, the same as on the pages. A filter that does not belong to the state that is
+//! The words of the filters are `crate::http::filters`, the same as on the pages. A filter that does not belong to the state that is
 //! asked for is an error, not ignored.
 
 use standfast_core::project::ResolutionKind;
@@ -9,8 +9,8 @@ use standfast_engine::{HistoryList, HoldList, HoldOrder, HoldSearch};
 
 use super::map;
 use super::wire::{HoldsArgs, ListedState};
-use crate::filters::{HistoryFilters, PendingFilters};
 use crate::http::Problem;
+use crate::http::filters::{HistoryFilters, PendingFilters};
 
 /// What is asked for.
 pub(super) enum AskedHolds {

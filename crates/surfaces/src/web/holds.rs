@@ -19,8 +19,8 @@ use super::media;
 use super::pages::hold::{self, DoneLine, FailedDecision, HoldPageParts, Queue};
 use super::pages::review::{self, ReviewPage};
 use super::routes::{Browser, CallerOf, PAGES, SETTLE, hold_id, see_other};
-use crate::filters::{PendingFilters, encoded};
 use crate::html::{Failure, PostedForm, Site, Token};
+use crate::http::filters::{PendingFilters, encoded};
 use crate::http::{App, Args, Segment};
 use crate::labels;
 
@@ -236,7 +236,7 @@ impl Visitor<'_> {
             run: snapshot.run(),
             view: &view,
             log: snapshot.log().await.map_err(EngineError::from)?,
-            preview: reads.preview(&snapshot, &view).await,
+            preview: reads.views().preview(&snapshot, &view).await,
             receipt: receipt.as_ref(),
             caller: who.user.to_string(),
             queue: self.queue(id, args.from.as_deref()).await?,
@@ -318,7 +318,7 @@ impl Visitor<'_> {
             }
             let snapshot = reads.snapshot(self.who, id.run).await?;
             let view = reads.hold_view(self.who, &snapshot, id).await?;
-            let preview = reads.preview(&snapshot, &view).await;
+            let preview = reads.views().preview(&snapshot, &view).await;
             items.push((id, review::item(&view, preview, self.app.engine.clock().now())));
         }
         Ok(items)

@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::filters::encoded;
 use crate::html::Failure;
+use crate::http::filters::encoded;
 
 /// Files that a page lists.
 const FOUND_MAX: usize = 20;

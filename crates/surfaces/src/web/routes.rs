@@ -25,8 +25,8 @@ use super::pages::history::{self, ExportedHold};
 use super::pages::run::{self, RunsPage, SubRun};
 use super::pages::waiting::{self, Pager};
 use super::{holds, login, svg};
-use crate::filters::{HistoryFilters, PendingFilters, written};
 use crate::html::{self, Failure, PostedForm, Site, Templates, Token};
+use crate::http::filters::{HistoryFilters, PendingFilters, written};
 use crate::http::{App, Args, Segment};
 
 /// Items of a page of holds, each read with what it asks.

@@ -10,7 +10,7 @@ use standfast_core::actor::Actor;
 use standfast_core::project::{HoldRow, ResolutionKind};
 use standfast_core::time::{Millis, Timestamp};
 
-use crate::filters::{OUTCOMES, chosen};
+use crate::http::filters::{OUTCOMES, chosen};
 use crate::http::{Problem, rfc3339};
 use crate::labels;
 use crate::web::svg::{self, Bar, BarPart};

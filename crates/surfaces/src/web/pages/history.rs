@@ -8,7 +8,7 @@ use standfast_core::time::Timestamp;
 
 use super::ShownInstant;
 use super::waiting::Pager;
-use crate::filters::{HistoryFilters, KINDS, OUTCOMES};
+use crate::http::filters::{HistoryFilters, KINDS, OUTCOMES};
 use crate::http::rfc3339;
 use crate::labels;
 

@@ -14,8 +14,8 @@ use standfast_engine::RunView;
 
 use super::waiting::Pager;
 use super::{ShownInstant, tone};
-use crate::filters::chosen;
 use crate::http::Problem;
+use crate::http::filters::chosen;
 use crate::labels;
 use crate::web::svg;
 

@@ -11,7 +11,7 @@ use standfast_engine::{HoldView, HoldsFound};
 
 use super::ShownInstant;
 use super::call::{self, RiskShown};
-use crate::filters::{DEADLINES, KINDS, PendingFilters, RISKS, encoded};
+use crate::http::filters::{DEADLINES, KINDS, PendingFilters, RISKS, encoded};
 use crate::labels;
 
 /// Characters of a summary.
@@ -98,7 +98,7 @@ impl Pager {
     pub(in crate::web) fn of(path: &str, query: &str, at: (&str, &str), next: Option<u64>) -> Pager {
         let (cursor, back) = at;
         let address = |cursor: &str, back: &str| {
-            let place = crate::filters::written(&[("cursor", cursor), ("back", back)]);
+            let place = crate::http::filters::written(&[("cursor", cursor), ("back", back)]);
             let all: Vec<&str> =
                 [query, place.as_str()].into_iter().filter(|part| !part.is_empty()).collect();
             match all.as_slice() {

@@ -11,7 +11,7 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::tool::preview::Risk;
 use standfast_engine::{DeadlineFilter, HistoryList, HoldAudience, HoldOrder, HoldSearch, RiskFilter};
 
-use crate::http::{Problem, parse_rfc3339};
+use super::{Problem, parse_rfc3339};
 
 /// Every kind under the word that addresses use.
 pub(crate) const KINDS: [(&str, &str, HoldKind); 5] = [
