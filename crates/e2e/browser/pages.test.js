@@ -176,11 +176,11 @@ test('a task of an inbox is answered: reason, question, form, options', async ()
 
 test('everything can be tried in the browser: start, look, cancel', async () => {
   await open('/');
-  await page.getByLabel('Agent').selectOption('ops');
+  await page.getByLabel('Agent', { exact: true }).selectOption('ops');
   await page.getByLabel('What should it do?').fill('Free some space');
   await press('Start');
   await heading('Run of ops');
-  await page.getByText('Free some space').waitFor();
+  await page.getByText('Free some space').first().waitFor();
   await unfold('Cancel this run');
   await page.getByLabel('Reason').fill('changed my mind');
   await press('Cancel the run');

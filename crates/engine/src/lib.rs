@@ -63,8 +63,9 @@ pub use identity::{Identity, Owner};
 pub use log::{Drift, DriftKind, HoldView, JobView, RunView, Snapshot, Views};
 pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView, Nodes};
 pub use reads::{
-    Follower, HoldList, InboxView, Inboxes, JobList, Jobs, ListedRun, LookedUpRun, Metadata, News, PENDING,
-    Reads, RecentRuns, RequestView, RunList, SessionError, SessionList, SessionName, SessionNow, SessionView,
+    DeadlineFilter, Follower, HistoryList, HoldAudience, HoldList, HoldOrder, HoldSearch, HoldsFound,
+    InboxView, Inboxes, JobList, Jobs, ListedRun, LookedUpRun, Metadata, News, PENDING, Reads, RecentRuns,
+    RequestView, RiskFilter, RunList, SessionError, SessionList, SessionName, SessionNow, SessionView,
     Sessions, Step, TaskList, TaskView, WaitingSession, metadata,
 };
 pub use receivers::{

@@ -16,6 +16,7 @@ use standfast_core::json::{BadJson, RawJson};
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, BadName, ToolName};
 use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::tool::preview::Risk;
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
 use standfast_models::scripted::{Line, Script};
@@ -124,6 +125,10 @@ struct WritesALine {
 }
 
 impl Tool for WritesALine {
+    fn risk(&self, _arguments: &str) -> Option<Risk> {
+        Some(Risk::Destructive)
+    }
+
     fn run(&self, invocation: Invocation) -> ToolFuture {
         let effects = self.effects.clone();
         Box::pin(async move {

@@ -1,10 +1,11 @@
 //! The native API under `/api/v1`: agents, runs, holds, sessions, events, subscriptions.
 //!
-//! `wire.rs` has the bodies, `map.rs` what core values become, `routes.rs` the handlers, `events.rs` the stream,
-//! `people.rs` what people do to a hold without deciding it,
+//! `wire.rs` has the bodies, `map.rs` what core values become, `routes.rs` the handlers, `hold_lists.rs` which holds
+//! are asked for, `people.rs` what people do to a hold without deciding it, `events.rs` the stream,
 //! `subscriptions.rs` who is told, `nodes.rs` the servers that share a database.
 
 mod events;
+mod hold_lists;
 mod map;
 mod nodes;
 mod people;

@@ -6,6 +6,7 @@ mod assets;
 mod csrf;
 mod failure;
 mod headers;
+mod markdown;
 mod render;
 
 pub(crate) use assets::routes as asset_routes;
@@ -13,4 +14,4 @@ pub(crate) use csrf::{PostedForm, Token, cookie_of, keep as keep_token};
 pub(crate) use failure::Failure;
 pub use failure::retells;
 pub(crate) use headers::{add as add_headers, with as with_headers};
-pub(crate) use render::{Site, Templates};
+pub(crate) use render::{Site, Templates, marked};

@@ -5,6 +5,7 @@
 mod app;
 mod attempts;
 mod extract;
+pub(crate) mod filters;
 mod forwarded;
 mod guard;
 mod in_flight;

@@ -272,7 +272,8 @@ impl Log<'_> {
         }
         if has_untold_start(&result.content) {
             self.started(no);
-            self.push(Event::CallOrphaned(CallOrphaned { call: no, attempt: 1, then: AfterOrphan::Retry }));
+            let then = AfterOrphan::Retry;
+            self.push(Event::CallOrphaned(CallOrphaned { call: no, attempt: 1, then, why: None }));
         }
         let why = reason(&result.content);
         let person = Some(Role::Owner);
@@ -303,7 +304,7 @@ impl Log<'_> {
             ResultKind::Unknown => {
                 self.started(no);
                 let then = AfterOrphan::Unknown;
-                self.push(Event::CallOrphaned(CallOrphaned { call: no, attempt: 1, then }));
+                self.push(Event::CallOrphaned(CallOrphaned { call: no, attempt: 1, then, why: None }));
             }
         }
         Ok(())

@@ -24,7 +24,8 @@ use crate::layer::{
 };
 use crate::memory::MemoryStore;
 use crate::query::{
-    AuditEntry, Credential, HoldQuery, Page, RunQuery, SessionKey, SessionQuery, SessionRow, StoredRun,
+    AuditEntry, Credential, DecidedQuery, HoldQuery, Page, RunQuery, SessionKey, SessionQuery, SessionRow,
+    StoredRun,
 };
 use crate::subscription::{Subscription, SubscriptionQuery};
 
@@ -103,6 +104,10 @@ impl RunLayer for SqliteSnapshot {
 
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
         self.read(|reading| reading.list_holds(&query))
+    }
+
+    fn decided_holds(&self, query: DecidedQuery) -> Answer<Page<HoldRow>> {
+        self.read(|reading| reading.decided_holds(&query))
     }
 
     fn tenants(&self) -> Answer<Vec<Tenant>> {

@@ -13,7 +13,7 @@ use standfast_core::digest;
 
 use crate::http::App;
 
-const STYLE: &str = include_str!("templates/style.css");
+const STYLE: &str = concat!(include_str!("templates/style.css"), include_str!("templates/pages.css"));
 const ICON: &str = include_str!("templates/icon.svg");
 
 /// Names the contents of all assets.

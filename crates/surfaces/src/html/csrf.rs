@@ -63,6 +63,20 @@ impl PostedForm {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.replace("\r\n", "\n"))
     }
+
+    /// The form as it would be for one of several items: fields that carry its name stand under their own.
+    pub(crate) fn of_item(&self, item: &str, fields: &[&str]) -> PostedForm {
+        let own = fields
+            .iter()
+            .filter_map(|field| Some(((*field).to_owned(), self.get(&format!("{field}-{item}"))?)));
+        PostedForm(own.chain(self.0.iter().cloned()).collect())
+    }
+
+    /// Every value of a field that may be there several times.
+    pub(crate) fn all(&self, name: &str) -> Vec<String> {
+        let found = self.0.iter().filter(|(known, _)| known == name);
+        found.map(|(_, value)| value.replace("\r\n", "\n")).collect()
+    }
 }
 
 #[cfg(test)]

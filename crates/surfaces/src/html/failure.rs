@@ -64,6 +64,13 @@ impl From<EngineError> for Failure {
     }
 }
 
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Failure {
+        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Failure::new(status, problem.title, &sentence(&problem.detail))
+    }
+}
+
 fn refused(refusal: &Refusal) -> Failure {
     let title = match refusal {
         Refusal::NoSuchHold(_) | Refusal::NoSuchCall(_) => return Failure::not_found(),

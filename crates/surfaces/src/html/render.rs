@@ -14,8 +14,8 @@ use minijinja::{Environment, HtmlEscape, UndefinedBehavior, context, escape_form
 use serde::Serialize;
 use standfast_engine::auth::Principal;
 
-use super::assets;
 use super::csrf::{Token, once};
+use super::{assets, markdown};
 use crate::labels::hidden::{is_hidden_in_lines, mark, visible};
 
 /// Work that a page may cost; far more than the longest timeline needs.
@@ -112,6 +112,9 @@ fn environment(own: &[(&'static str, &'static str)]) -> Result<Environment<'stat
     pages.set_fuel(Some(FUEL));
     pages.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     pages.add_filter("marked", |text: String| Value::from_safe_string(marked(&text)));
+    pages.add_filter("markdown", |text: String| Value::from_safe_string(markdown::html(&text)));
+    // Markup that this server made itself, of text that it escaped.
+    pages.add_filter("made", |html: String| Value::from_safe_string(html));
     pages.add_filter("exact", |text: String| Value::from_safe_string(HtmlEscape(&text).to_string()));
     pages.set_formatter(|out, state, value| match value.as_str() {
         Some(text) if !value.is_safe() => Ok(write!(out, "{}", HtmlEscape(&visible(text)))?),
@@ -125,7 +128,7 @@ fn environment(own: &[(&'static str, &'static str)]) -> Result<Environment<'stat
 }
 
 /// Text for the eye: escaped, with each hidden character in a box of its own.
-fn marked(text: &str) -> String {
+pub(crate) fn marked(text: &str) -> String {
     let mut html = String::with_capacity(text.len() + 16);
     for part in text.split_inclusive(is_hidden_in_lines) {
         let hidden = part.chars().next_back().filter(|c| is_hidden_in_lines(*c));
