@@ -5,6 +5,7 @@
 mod app;
 mod attempts;
 mod busy;
+mod cookies;
 mod extract;
 mod forwarded;
 mod guard;
@@ -25,7 +26,8 @@ pub use app::App;
 pub use extract::{
     Args, JsonBody, Repeatable, Segment, UnparsedJson, body_bytes, idempotency_key, is_too_deep,
 };
-pub use guard::{Pass, Peer};
+pub use cookies::{cookie_of, forget_session, keep_session, session_cookie};
+pub use guard::{Door, HasTour, Pass, Peer};
 pub use listen::serve;
 pub use openapi::described;
 pub(crate) use problem::keep_advice;

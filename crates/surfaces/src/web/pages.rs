@@ -3,6 +3,7 @@
 //! One file for each page. Times come with how long ago they are; text of models, tools and people is passed on as it
 //! is stored, and made visible by the templates.
 
+pub(super) mod conversation;
 pub(super) mod hold;
 pub(super) mod run;
 pub(super) mod waiting;

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
@@ -20,7 +20,7 @@ use standfast_engine::auth::Principal;
 use standfast_engine::{EngineError, HoldList, NewRun, RunList};
 
 use super::forms;
-use super::login;
+use super::{conversation, events, inboxes, jobs, login, sign_in, tour};
 use super::pages::hold::{self, FailedDecision, HoldPageParts};
 use super::pages::run::{self, RunsPage};
 use super::pages::waiting::{self, KINDS, WaitingPage};
@@ -42,6 +42,15 @@ pub(super) static PAGES: LazyLock<Templates> = LazyLock::new(|| {
         ("hold.html", include_str!("templates/hold.html")),
         ("runs.html", include_str!("templates/runs.html")),
         ("run.html", include_str!("templates/run.html")),
+        ("me.html", include_str!("templates/me.html")),
+        ("sessions.html", include_str!("templates/sessions.html")),
+        ("session.html", include_str!("templates/session.html")),
+        ("remembered.html", include_str!("templates/remembered.html")),
+        ("widget.html", include_str!("templates/widget.html")),
+        ("inboxes.html", include_str!("templates/inboxes.html")),
+        ("inbox.html", include_str!("templates/inbox.html")),
+        ("jobs.html", include_str!("templates/jobs.html")),
+        ("tour.html", include_str!("templates/tour.html")),
     ])
 });
 
@@ -50,7 +59,7 @@ type CallerOf = Extension<Principal>;
 type Browser = Extension<Token>;
 
 /// The routes.
-pub fn routes() -> Router<App> {
+pub fn routes(app: &App) -> Router<App> {
     let pages = Router::new()
         .route("/", get(waiting))
         .route("/runs", get(runs).post(start))
@@ -58,7 +67,13 @@ pub fn routes() -> Router<App> {
         .route("/runs/{run}/cancel", post(cancel))
         .route("/approve/{hold}", get(hold).post(decide))
         .merge(login::routes())
-        .layer(from_fn(html::keep_token))
+        .merge(sign_in::routes())
+        .merge(conversation::routes())
+        .merge(inboxes::routes())
+        .merge(jobs::routes())
+        .merge(tour::routes())
+        .route("/events", get(events::events))
+        .layer(from_fn_with_state(app.clone(), html::keep_token))
         .layer(from_fn(html::add_headers));
     pages.merge(html::asset_routes())
 }

@@ -1,0 +1,413 @@
+//! Inboxes: queues with counts, their tasks by status, a form to add one, and what waits for input (S4-17, S4-18, S4-26).
+//!
+//! A task that waits shows its question as a widget; its answer is a decision as everywhere (`widget.rs`). The words of a
+//! task's status are the inbox's own (`crate::inbox`).
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use standfast_core::body::Body;
+use standfast_core::digest;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::id::RunId;
+use standfast_core::json::RawJson;
+use standfast_core::name::InboxName;
+use standfast_core::run;
+use standfast_core::time::Timestamp;
+use standfast_engine::auth::Principal;
+use standfast_engine::{EngineError, IdempotencyKey, InboxView, TaskList, TaskView, claimed_by};
+
+use super::addresses;
+use super::pages::ShownInstant;
+use super::routes::{PAGES, hold_id, see_other};
+use super::widget::{self, Widget, WidgetFailure};
+use crate::html::{Failure, PostedForm, Site, Token};
+use crate::http::{App, Args, Problem, Segment};
+use crate::inbox::{self, TaskStatus};
+
+/// Tasks of a page.
+const TASKS: usize = 25;
+/// Characters of a payload in a list.
+const PAYLOAD_MAX: usize = 400;
+
+/// Every status under the word that addresses use, and as people read it.
+const STATUSES: [(TaskStatus, &str, &str); 7] = [
+    (TaskStatus::WaitingForInput, "waiting_for_input", "Waiting for Input"),
+    (TaskStatus::Pending, "pending", "Pending"),
+    (TaskStatus::Claimed, "claimed", "Claimed"),
+    (TaskStatus::InProgress, "in_progress", "In progress"),
+    (TaskStatus::Completed, "completed", "Completed"),
+    (TaskStatus::Failed, "failed", "Failed"),
+    (TaskStatus::Cancelled, "cancelled", "Cancelled"),
+];
+
+/// The routes.
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/inboxes", get(inboxes))
+        .route("/inboxes/{inbox}", get(inbox).post(add))
+        .route("/inboxes/{inbox}/holds/{hold}", post(resume))
+        .route("/inboxes/{inbox}/tasks/{task}/cancel", post(cancel))
+}
+
+type CallerOf = Extension<Principal>;
+type Browser = Extension<Token>;
+
+#[derive(Debug, Serialize)]
+struct InboxesPage {
+    inboxes: Vec<InboxItem>,
+    /// Why there are none, where a key is the reason.
+    why: Option<String>,
+}
+
+/// An inbox in the list.
+#[derive(Debug, Serialize)]
+struct InboxItem {
+    name: String,
+    href: String,
+    agents: Vec<String>,
+    total: u64,
+    counts: Vec<StatusCount>,
+}
+
+/// How many tasks are in a status.
+#[derive(Debug, Serialize)]
+struct StatusCount {
+    label: &'static str,
+    word: &'static str,
+    count: u64,
+    href: String,
+    is_current: bool,
+}
+
+/// An inbox with its tasks.
+#[derive(Debug, Serialize)]
+struct InboxPage {
+    name: String,
+    address: String,
+    filters: Vec<StatusCount>,
+    all: String,
+    is_all: bool,
+    tasks: Vec<TaskItem>,
+    next: Option<String>,
+    /// What went wrong with the task that was just to be added, and what was entered.
+    notice: Option<String>,
+    kept: EnteredTask,
+}
+
+/// What was entered, to go on with after a mistake.
+#[derive(Debug, Default, Serialize)]
+struct EnteredTask {
+    title: String,
+    kind: String,
+    payload: String,
+    priority: String,
+}
+
+/// A task in the list.
+#[derive(Debug, Serialize)]
+struct TaskItem {
+    id: String,
+    title: String,
+    kind: String,
+    priority: u8,
+    status: &'static str,
+    word: &'static str,
+    payload: Option<String>,
+    is_payload_cut: bool,
+    worker: Option<String>,
+    result: Option<String>,
+    created: ShownInstant,
+    is_over: bool,
+    widgets: Vec<Widget>,
+}
+
+async fn inboxes(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Extension(token): Browser,
+) -> Result<Response, Failure> {
+    let (found, why) = match app.engine.inboxes().list(&who).await {
+        Ok(found) => (found, None),
+        Err(error @ EngineError::MissingScope(_)) => (Vec::new(), Some(error.to_string())),
+        Err(error) => return Err(error.into()),
+    };
+    let page = InboxesPage { inboxes: found.iter().map(item).collect(), why };
+    Ok(PAGES.page(StatusCode::OK, "inboxes.html", &Site::of(&who, &token), &page))
+}
+
+fn item(view: &InboxView) -> InboxItem {
+    let address = addresses::inbox(&view.counts.inbox);
+    InboxItem {
+        name: view.counts.inbox.to_string(),
+        agents: view.agents.iter().map(ToString::to_string).collect(),
+        total: inbox::stats(view).total,
+        counts: counts(Some(view), &address, None).into_iter().filter(|count| count.count > 0).collect(),
+        href: address,
+    }
+}
+
+fn counts(view: Option<&InboxView>, address: &str, current: Option<TaskStatus>) -> Vec<StatusCount> {
+    let stats = view.map(inbox::stats).unwrap_or_default();
+    let count = |status: TaskStatus| match status {
+        TaskStatus::Pending => stats.pending,
+        TaskStatus::Claimed => stats.claimed,
+        TaskStatus::InProgress => stats.in_progress,
+        TaskStatus::WaitingForInput => stats.waiting_for_input,
+        TaskStatus::Completed => stats.completed,
+        TaskStatus::Failed => stats.failed,
+        TaskStatus::Cancelled => stats.cancelled,
+    };
+    let shown = STATUSES.iter().map(|(status, word, label)| StatusCount {
+        label,
+        word,
+        count: count(*status),
+        href: format!("{address}?status={word}"),
+        is_current: current == Some(*status),
+    });
+    shown.collect()
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct InboxArgs {
+    status: Option<String>,
+    cursor: Option<u64>,
+}
+
+async fn inbox(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Extension(token): Browser,
+    Segment(name): Segment,
+    Args(args): Args<InboxArgs>,
+) -> Result<Response, Failure> {
+    let name = inbox_name(name)?;
+    show(&Visit { app: &app, who: &who, token: &token }, &name, &args, Attempt::Nothing).await
+}
+
+/// Somebody who looks.
+struct Visit<'a> {
+    app: &'a App,
+    who: &'a Principal,
+    token: &'a Token,
+}
+
+/// What was just tried and did not count.
+enum Attempt {
+    Nothing,
+    Task { kept: EnteredTask, problem: Problem },
+    Decision(Box<WidgetFailure>),
+}
+
+async fn show(visit: &Visit<'_>, name: &InboxName, args: &InboxArgs, tried: Attempt) -> Result<Response, Failure> {
+    let Visit { app, who, token } = visit;
+    let wanted = match args.status.as_deref() {
+        Some(word) => Some(STATUSES.iter().find(|(_, known, _)| *known == word).ok_or_else(unknown_status)?.0),
+        None => None,
+    };
+    let inboxes = app.engine.inboxes();
+    let list = TaskList {
+        inbox: name.clone(),
+        phases: wanted.map(inbox::phases).unwrap_or_default(),
+        cursor: args.cursor,
+        limit: TASKS,
+    };
+    let is_wanted = |run: &run::Run, below: &[_]| {
+        wanted.is_none_or(|wanted| inbox::status(run::status(run), below) == wanted)
+    };
+    let found = inboxes.tasks(who, list, is_wanted).await?;
+    let views = match inboxes.list(who).await {
+        Ok(views) => views,
+        // Whoever may not work in inboxes sees the tasks that they added, without counts.
+        Err(EngineError::MissingScope(_)) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let view = views.iter().find(|view| view.counts.inbox == *name);
+    let (address, now) = (addresses::inbox(name), app.engine.clock().now());
+    let failed = match &tried {
+        Attempt::Decision(failed) => Some(failed.as_ref()),
+        Attempt::Nothing | Attempt::Task { .. } => None,
+    };
+    let tasks = found.items.iter().map(|task| task_item(task, &address, now, failed)).collect();
+    let status = args.status.as_ref().map(|word| format!("status={word}&")).unwrap_or_default();
+    let code = match &tried {
+        Attempt::Nothing => StatusCode::OK,
+        Attempt::Task { problem, .. } => StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_REQUEST),
+        Attempt::Decision(failed) => failed.failure.status,
+    };
+    let (kept, notice) = match tried {
+        Attempt::Task { kept, problem } => (kept, Some(problem.detail)),
+        Attempt::Nothing | Attempt::Decision(_) => (EnteredTask::default(), None),
+    };
+    let page = InboxPage {
+        name: name.to_string(),
+        filters: counts(view, &address, wanted),
+        all: address.clone(),
+        is_all: wanted.is_none(),
+        tasks,
+        next: found.next.map(|next| format!("{address}?{status}cursor={next}")),
+        address,
+        notice,
+        kept,
+    };
+    Ok(PAGES.page(code, "inbox.html", &Site::of(who, token), &page))
+}
+
+fn task_item(task: &TaskView, address: &str, now: Timestamp, failed: Option<&WidgetFailure>) -> TaskItem {
+    let run = &task.run;
+    let place = run.facts.inbox.as_ref();
+    let status = inbox::status(run::status(run), &task.below);
+    let (_, word, label) = STATUSES[STATUSES.iter().position(|(known, ..)| *known == status).unwrap_or_default()];
+    let payload = payload(&task.events);
+    let cut = payload.as_ref().and_then(|payload| payload.char_indices().nth(PAYLOAD_MAX)).map(|(at, _)| at);
+    let widgets = task.waits_for.iter().map(|view| {
+        let action = format!("{address}/holds/{}", view.row.id);
+        widget::widget(view, action, now, failed)
+    });
+    TaskItem {
+        id: run.facts.id.to_string(),
+        title: title(&task.events).unwrap_or_else(|| "(no title)".into()),
+        kind: place.map(|place| place.kind.clone()).unwrap_or_default(),
+        priority: place.map_or(1, |place| place.priority),
+        status: label,
+        word,
+        is_payload_cut: cut.is_some(),
+        payload: payload.map(|payload| cut.map_or(payload.clone(), |at| format!("{} …", &payload[..at]))),
+        worker: run.state.claim.as_ref().map(|claim| claimed_by(&claim.worker).to_owned()),
+        result: result(&task.events),
+        created: ShownInstant::new(run.facts.started_at, now),
+        is_over: run.outcome().is_some(),
+        widgets: widgets.collect(),
+    }
+}
+
+/// What whoever added it called it.
+fn title(events: &[Envelope]) -> Option<String> {
+    events.iter().find_map(|envelope| match &envelope.event {
+        Event::RunStarted(started) => started.inbox.as_ref().and_then(|inbox| inbox.title.clone()),
+        _ => None,
+    })
+}
+
+/// What is to be done: the first message.
+fn payload(events: &[Envelope]) -> Option<String> {
+    events.iter().find_map(|envelope| match &envelope.event {
+        Event::MessageReceived(said) | Event::MessageQueued(said) => Some(said.message.words()),
+        _ => None,
+    })
+}
+
+/// What it came to.
+fn result(events: &[Envelope]) -> Option<String> {
+    events.iter().rev().find_map(|envelope| match &envelope.event {
+        Event::RunEnded(ended) => {
+            ended.result.as_ref().and_then(Body::inline).map(str::to_owned).or_else(|| ended.reason.clone())
+        }
+        _ => None,
+    })
+}
+
+async fn add(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Extension(token): Browser,
+    Segment(name): Segment,
+    posted: PostedForm,
+) -> Result<Response, Failure> {
+    let name = inbox_name(name)?;
+    let field = |name: &str| posted.get(name).unwrap_or_default();
+    let kept = EnteredTask {
+        title: field("title"),
+        kind: field("type"),
+        payload: field("payload"),
+        priority: field("priority"),
+    };
+    let nonce = posted.get("once").filter(|nonce| !nonce.is_empty());
+    let once = nonce.map(|nonce| {
+        let request = digest::of_bytes(format!("{}\n{}", kept.title, kept.payload).as_bytes());
+        IdempotencyKey::new(addresses::inbox(&name), format!("page:{nonce}"), request)
+    });
+    let made = inbox::new_task_from(name.clone(), &task_body(&kept), once);
+    let added = match made {
+        Ok(new) => app.engine.tasks().add(&who, new).await.map_err(Failure::from).map(Ok)?,
+        Err(problem) => Err(problem),
+    };
+    match added {
+        Ok(run) => Ok(see_other(&format!("{}#task-{run}", addresses::inbox(&name)))),
+        Err(problem) => {
+            let visit = Visit { app: &app, who: &who, token: &token };
+            show(&visit, &name, &InboxArgs::default(), Attempt::Task { kept, problem }).await
+        }
+    }
+}
+
+/// A task as the API takes it. A payload that is no JSON is a text.
+fn task_body(kept: &EnteredTask) -> String {
+    let payload = RawJson::parse(&kept.payload).unwrap_or_else(|_| RawJson::string(&kept.payload));
+    let title = (!kept.title.trim().is_empty()).then_some(kept.title.trim());
+    let kind = if kept.kind.trim().is_empty() { "task" } else { kept.kind.trim() };
+    let priority = kept.priority.parse::<u8>().unwrap_or(1);
+    let rest = json!({ "type": kind, "title": title, "priority": priority }).to_string();
+    // The payload keeps its own spelling.
+    format!("{}, \"payload\": {}}}", rest.trim_end_matches('}'), payload.text())
+}
+
+async fn resume(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Extension(token): Browser,
+    Path((name, hold)): Path<(String, String)>,
+    posted: PostedForm,
+) -> Result<Response, Failure> {
+    let (name, hold) = (inbox_name(name)?, hold_id(&hold)?);
+    match widget::decide(&app, &who, hold, posted).await? {
+        Ok(()) => Ok(see_other(&addresses::inbox(&name))),
+        Err(failed) => {
+            let visit = Visit { app: &app, who: &who, token: &token };
+            show(&visit, &name, &InboxArgs::default(), Attempt::Decision(Box::new(failed))).await
+        }
+    }
+}
+
+async fn cancel(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Path((name, task)): Path<(String, String)>,
+    _posted: PostedForm,
+) -> Result<Response, Failure> {
+    let name = inbox_name(name)?;
+    let run: RunId = task.parse().map_err(|_| Failure::not_found())?;
+    let found = app.engine.inboxes().snapshot(&who, &name, run).await?;
+    app.engine.submit().cancel_on(&who, &found, None, None).await?;
+    Ok(see_other(&format!("{}#task-{run}", addresses::inbox(&name))))
+}
+
+fn inbox_name(name: String) -> Result<InboxName, Failure> {
+    InboxName::new(name).map_err(|_| Failure::not_found())
+}
+
+fn unknown_status() -> Failure {
+    let words: Vec<&str> = STATUSES.iter().map(|(_, word, _)| *word).collect();
+    let text = format!("The statuses of tasks are: {}.", words.join(", "));
+    Failure::new(StatusCode::BAD_REQUEST, "Unknown status", &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_keeps_its_spelling_and_a_text_is_one() {
+        let kept = |payload: &str| EnteredTask { title: "a \"b\"".into(), payload: payload.into(), ..EnteredTask::default() };
+        for (payload, expected) in [("{\"n\": 1.50}", "{\"n\": 1.50}"), ("no json", "\"no json\""), ("", "\"\"")] {
+            let body = task_body(&kept(payload));
+            let read: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(read["title"], "a \"b\"");
+            assert!(body.ends_with(&format!("\"payload\": {expected}}}")), "{body}");
+        }
+    }
+}
