@@ -38,7 +38,7 @@ tools:
     description: Deploys a branch.
     url: http://127.0.0.1:${jobs.address().port}/start
     requires_approval: false
-    allow_private: true
+    allowed_hosts: ['127.0.0.1']
     parameters: {type: object, properties: {branch: {type: string}}, required: [branch]}
 agents:
   clerk: {llm: clerk, session_store: main, task: {}, inboxes: [support]}
@@ -64,7 +64,9 @@ export async function fill({ server }, text = 'Refund for Ann') {
     return response.json();
   };
   const run = (agent, session) => post(`/api/v1/agents/${agent}/runs`, { input: text, session, wait: 'settled' });
-  const writer = await run('writer', text);
+  // A name has at most 256 bytes.
+  const name = text.slice(0, 200);
+  const writer = await run('writer', name);
   const builder = await run('builder');
   await run('talker');
   const task = await post('/api/inboxes/support/tasks', { type: 'refund', title: text, payload: { text } });
@@ -74,7 +76,7 @@ export async function fill({ server }, text = 'Refund for Ann') {
     if (found.status === 'waiting_for_input') break;
     await new Promise((resolve) => { setTimeout(resolve, 50); });
   }
-  const session = `/sessions/${encodeURIComponent(text)}?agent=writer`;
+  const session = `/sessions/${encodeURIComponent(name)}?agent=writer`;
   return {
     pending: '/', hold: `/approve/${writer.holds[0].id}`, sessions: '/sessions', conversation: session, runs: '/runs', run: `/runs/${writer.id}`,
     inboxes: '/inboxes', inbox: '/inboxes/support', elsewhere: '/inboxes/elsewhere', waiting: '/inboxes/support?status=waiting_for_input',

@@ -79,6 +79,8 @@ const MORPH = {
   callbacks: {
     /** @param {Node} before @param {Node} after */
     beforeNodeMorphed(before, after) {
+      // What was found out about a remembered task is not part of the page.
+      if (before instanceof Element && before.id === 'remembered') return false;
       if (!isField(before) || !isField(after)) return true;
       return !(isTouched(before) || before === document.activeElement) || (before instanceof HTMLInputElement && before.type === 'hidden');
     },
