@@ -75,6 +75,7 @@ test('of two people who decide without JavaScript, the second is told', async ()
   await first.getByRole('button', { name: '✓ Approve', exact: true }).click();
   await first.getByText('Approved by local').waitFor();
   await second.getByRole('button', { name: '✕ Deny' }).click();
+  await second.getByRole('alert').getByText('Already decided').waitFor();
   await second.getByText('Approved by local').waitFor();
   assert.equal(server.effects().length, 1);
   await plain.close();

@@ -128,7 +128,8 @@ async fn session(
     Args(args): Args<SessionArgs>,
 ) -> Result<Response, Failure> {
     let conversation = Conversation::of(name, args.agent, args.owner, &who)?;
-    show(&app, &who, &token, &conversation, args.cursor, Attempt::Nothing).await
+    let visit = Visit { app: &app, who: &who, token: &token };
+    show(&visit, &conversation, args.cursor, Attempt::Nothing).await
 }
 
 /// What was just tried and did not count.
@@ -138,14 +139,20 @@ enum Attempt {
     Message { text: String, failure: Failure },
 }
 
+/// Somebody who looks.
+pub(super) struct Visit<'a> {
+    pub(super) app: &'a App,
+    pub(super) who: &'a Principal,
+    pub(super) token: &'a Token,
+}
+
 async fn show(
-    app: &App,
-    who: &Principal,
-    token: &Token,
+    visit: &Visit<'_>,
     conversation: &Conversation,
     cursor: Option<u64>,
     tried: Attempt,
 ) -> Result<Response, Failure> {
+    let Visit { app, who, token } = *visit;
     let now = app.engine.clock().now();
     let (runs, lost, next) = runs_of(app, who, conversation, cursor).await?;
     if runs.is_empty() && lost.is_empty() {
@@ -157,9 +164,11 @@ async fn show(
         Attempt::Nothing | Attempt::Message { .. } => None,
     };
     let mut shown = Vec::with_capacity(runs.len());
+    let mut is_told = false;
     for snapshot in &runs {
         let mut widgets = Vec::new();
         for view in open_holds(app, who, snapshot).await? {
+            is_told |= failed.is_some_and(|failed| failed.hold == view.row.id);
             let action = decide_address(&address, &view.row.id.to_string());
             widgets.push((view.row.id, widget::widget(&view, action, now, failed)));
         }
@@ -177,6 +186,8 @@ async fn show(
     };
     let (kept, notice) = match tried {
         Attempt::Message { text, failure } => (text, Some(failure)),
+        // Somebody else was faster: the hold has no widget any more that could say so.
+        Attempt::Decision(failed) if !is_told => (String::new(), Some(failed.failure)),
         Attempt::Nothing | Attempt::Decision(_) => (String::new(), None),
     };
     let page = SessionPage {
@@ -284,7 +295,8 @@ async fn say(
         Err(EngineError::NotFound) => Err(Failure::not_found()),
         Err(error) => {
             let failure = Failure::from(error);
-            show(&app, &who, &token, &conversation, None, Attempt::Message { text, failure }).await
+            let visit = Visit { app: &app, who: &who, token: &token };
+            show(&visit, &conversation, None, Attempt::Message { text, failure }).await
         }
     }
 }
@@ -339,7 +351,10 @@ async fn decide(
     let hold = hold_id(&hold)?;
     match widget::decide(&app, &who, hold, posted).await? {
         Ok(()) => Ok(see_other(&format!("{}#last", conversation.address()))),
-        Err(failed) => show(&app, &who, &token, &conversation, None, Attempt::Decision(Box::new(failed))).await,
+        Err(failed) => {
+            let visit = Visit { app: &app, who: &who, token: &token };
+            show(&visit, &conversation, None, Attempt::Decision(Box::new(failed))).await
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use standfast_core::body::Body;
 use standfast_core::digest;
 use standfast_core::event::{Envelope, Event};
-use standfast_core::id::RunId;
+use standfast_core::id::{HoldId, RunId};
 use standfast_core::json::RawJson;
 use standfast_core::name::InboxName;
 use standfast_core::run;
@@ -22,6 +22,7 @@ use standfast_engine::auth::Principal;
 use standfast_engine::{EngineError, IdempotencyKey, InboxView, TaskList, TaskView, claimed_by};
 
 use super::addresses;
+use super::conversation::Visit;
 use super::pages::ShownInstant;
 use super::routes::{PAGES, hold_id, see_other};
 use super::widget::{self, Widget, WidgetFailure};
@@ -94,6 +95,8 @@ struct InboxPage {
     is_all: bool,
     tasks: Vec<TaskItem>,
     next: Option<String>,
+    /// What went wrong with an answer to something that does not wait any more.
+    refusal: Option<(String, String)>,
     /// What went wrong with the task that was just to be added, and what was entered.
     notice: Option<String>,
     kept: EnteredTask,
@@ -189,13 +192,6 @@ async fn inbox(
     show(&Visit { app: &app, who: &who, token: &token }, &name, &args, Attempt::Nothing).await
 }
 
-/// Somebody who looks.
-struct Visit<'a> {
-    app: &'a App,
-    who: &'a Principal,
-    token: &'a Token,
-}
-
 /// What was just tried and did not count.
 enum Attempt {
     Nothing,
@@ -204,7 +200,7 @@ enum Attempt {
 }
 
 async fn show(visit: &Visit<'_>, name: &InboxName, args: &InboxArgs, tried: Attempt) -> Result<Response, Failure> {
-    let Visit { app, who, token } = visit;
+    let Visit { app, who, token } = *visit;
     let wanted = match args.status.as_deref() {
         Some(word) => Some(STATUSES.iter().find(|(_, known, _)| *known == word).ok_or_else(unknown_status)?.0),
         None => None,
@@ -239,9 +235,14 @@ async fn show(visit: &Visit<'_>, name: &InboxName, args: &InboxArgs, tried: Atte
         Attempt::Task { problem, .. } => StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_REQUEST),
         Attempt::Decision(failed) => failed.failure.status,
     };
-    let (kept, notice) = match tried {
-        Attempt::Task { kept, problem } => (kept, Some(problem.detail)),
-        Attempt::Nothing | Attempt::Decision(_) => (EnteredTask::default(), None),
+    let waits = |hold: HoldId| found.items.iter().flat_map(|task| &task.waits_for).any(|view| view.row.id == hold);
+    let (kept, notice, refusal) = match tried {
+        Attempt::Task { kept, problem } => (kept, Some(problem.detail), None),
+        Attempt::Decision(failed) if !waits(failed.hold) => {
+            let WidgetFailure { failure, .. } = *failed;
+            (EnteredTask::default(), None, Some((failure.title, failure.text)))
+        }
+        Attempt::Nothing | Attempt::Decision(_) => (EnteredTask::default(), None, None),
     };
     let page = InboxPage {
         name: name.to_string(),
@@ -251,6 +252,7 @@ async fn show(visit: &Visit<'_>, name: &InboxName, args: &InboxArgs, tried: Atte
         tasks,
         next: found.next.map(|next| format!("{address}?{status}cursor={next}")),
         address,
+        refusal,
         notice,
         kept,
     };
