@@ -368,7 +368,8 @@ async fn a_key_can_be_sent_as_a_password() {
     let key = server.key(&["--user", "ann"]);
     let url = format!("{}/api/v1/holds", server.program.base);
     let page =
-        answer(server.client.get(format!("{}/runs", server.program.base)).header("accept", "text/html,*/*")).await;
+        answer(server.client.get(format!("{}/runs", server.program.base)).header("accept", "text/html,*/*"))
+            .await;
     let challenges: Vec<&str> = page
         .headers
         .iter()

@@ -23,10 +23,10 @@ mod time;
 mod written;
 
 pub use app::App;
+pub use cookies::{cookie_of, forget_session, keep_session, session_cookie};
 pub use extract::{
     Args, JsonBody, Repeatable, Segment, UnparsedJson, body_bytes, idempotency_key, is_too_deep,
 };
-pub use cookies::{cookie_of, forget_session, keep_session, session_cookie};
 pub use guard::{Door, HasTour, Pass, Peer};
 pub use listen::serve;
 pub use openapi::described;

@@ -14,6 +14,3 @@ mod wire;
 
 pub use notices::TaskWebhook;
 pub use routes::routes;
-
-pub(crate) use map::{new_task_from, phases, stats, status};
-pub(crate) use wire::TaskStatus;

@@ -17,6 +17,7 @@ mod login;
 mod pages;
 mod routes;
 mod sign_in;
+mod task_status;
 mod tour;
 mod widget;
 

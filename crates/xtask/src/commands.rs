@@ -122,7 +122,9 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         Some("book") if rest.is_empty() => Ok(Command::Book),
         Some("book") => bail!("`cargo xtask book` takes no arguments, it got {}", joined(&rest)),
         Some("screenshots") if rest.is_empty() => Ok(Command::Screenshots),
-        Some("screenshots") => bail!("`cargo xtask screenshots` takes no arguments, it got {}", joined(&rest)),
+        Some("screenshots") => {
+            bail!("`cargo xtask screenshots` takes no arguments, it got {}", joined(&rest))
+        }
         Some(_) | None => bail!(
             "there is no subcommand `{}`; known: {}. `cargo xtask help` says what each does",
             name.to_string_lossy(),

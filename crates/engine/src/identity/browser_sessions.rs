@@ -251,7 +251,8 @@ mod tests {
     #[test]
     fn a_cookie_names_its_holder_and_its_secret() {
         let key = Holder::Key { prefix: "abcd1234".into() };
-        let user = Holder::User { tenant: Tenant::default_tenant(), user: UserId::new("Ann Müller").unwrap() };
+        let user =
+            Holder::User { tenant: Tenant::default_tenant(), user: UserId::new("Ann Müller").unwrap() };
         for holder in [key, user] {
             assert_eq!(Holder::read(&holder.cookie(secret())), Some((holder, secret())));
         }
@@ -260,7 +261,9 @@ mod tests {
     #[test]
     fn what_is_no_cookie_of_ours_is_none() {
         let good = Holder::Key { prefix: "abcd1234".into() }.cookie(secret());
-        for cookie in ["", "k", "k..", "k.abcd1234.", &good.replace("k.", "x."), &format!("{good}.x"), "u.%.x"] {
+        for cookie in
+            ["", "k", "k..", "k.abcd1234.", &good.replace("k.", "x."), &format!("{good}.x"), "u.%.x"]
+        {
             assert_eq!(Holder::read(cookie), None, "{cookie}");
         }
     }

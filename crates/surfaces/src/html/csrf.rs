@@ -156,7 +156,13 @@ fn sent(headers: &HeaderMap) -> Option<Token> {
     let value = cookie_of(headers, COOKIE)?;
     // Only what could have been made here.
     value.parse::<Digest>().ok()?;
-    Some(Token { value: value.to_owned(), extent: Extent::Page, has_tour: false, pending: None, origin: Origin::Browser })
+    Some(Token {
+        value: value.to_owned(),
+        extent: Extent::Page,
+        has_tour: false,
+        pending: None,
+        origin: Origin::Browser,
+    })
 }
 
 fn new() -> Token {

@@ -159,7 +159,8 @@ pub fn retells(request: &Request) -> Option<Retelling> {
 fn as_page(problem: &Problem, response: &Response, token: &Token, next: String) -> Response {
     let mut page = if response.status() == StatusCode::UNAUTHORIZED {
         let was_form = next.is_empty();
-        let notice = was_form.then(|| "Your session has ended, so nothing was changed. Sign in and repeat it.".into());
+        let notice =
+            was_form.then(|| "Your session has ended, so nothing was changed. Sign in and repeat it.".into());
         let mut page = sign_in_page(StatusCode::UNAUTHORIZED, token, &SignInPage { next, notice });
         set_cookie(token, &mut page);
         page

@@ -59,10 +59,14 @@ mod tests {
     #[test]
     fn an_id_is_short_to_the_eye_and_whole_to_a_selection() {
         let short = id("run_0123456789abcdef".into(), Some("/runs/run_0123456789abcdef".into())).to_string();
-        let text: String = short.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text).collect();
+        let text: String =
+            short.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text).collect();
         assert_eq!(text.replace('…', ""), "run_0123456789abcdef");
         assert!(short.contains("run_<span class=\"id-middle\">0123456789</span>"), "{short}");
-        assert!(short.starts_with("<a class=\"id\" href=\"&#x2f;runs&#x2f;run_0123456789abcdef\""), "{short}");
+        assert!(
+            short.starts_with("<a class=\"id\" href=\"&#x2f;runs&#x2f;run_0123456789abcdef\""),
+            "{short}"
+        );
     }
 
     /// T20: whatever is given as an id is text.
@@ -70,7 +74,10 @@ mod tests {
     fn an_id_that_is_none_is_escaped() {
         let shown = id("\"><img src=x>\u{202e}".into(), None).to_string();
         assert!(!shown.contains("<img") && !shown.contains('\u{202e}'), "{shown}");
-        assert_eq!(id("abc".into(), None).to_string(), "<span class=\"id\" title=\"abc\" data-id=\"abc\">abc</span>");
+        assert_eq!(
+            id("abc".into(), None).to_string(),
+            "<span class=\"id\" title=\"abc\" data-id=\"abc\">abc</span>"
+        );
     }
 
     #[test]

@@ -36,7 +36,11 @@ pub fn session_cookie(headers: &HeaderMap) -> Option<&str> {
 #[must_use]
 pub fn keep_session(settings: &Settings, session: &BrowserSession) -> String {
     let BrowserSession { cookie, lasts } = session;
-    format!("{SESSION}={cookie}; HttpOnly; SameSite=Lax; Path=/; Max-Age={}{}", lasts.0 / 1000, secure(settings))
+    format!(
+        "{SESSION}={cookie}; HttpOnly; SameSite=Lax; Path=/; Max-Age={}{}",
+        lasts.0 / 1000,
+        secure(settings)
+    )
 }
 
 /// What tells a browser to forget it.
@@ -67,7 +71,9 @@ mod tests {
         for path in ["/", "/runs/run_1", "/approve/hold_1", "/events", "/tealagents/v1alpha1/resume/x"] {
             assert_eq!(session_for(&headers, path), Some("k.x.y"), "{path}");
         }
-        for path in ["/api/v1/runs", "/api/inboxes", "/v1/agents/a/message:send", "/async-tool/pending", "/mcp"] {
+        for path in
+            ["/api/v1/runs", "/api/inboxes", "/v1/agents/a/message:send", "/async-tool/pending", "/mcp"]
+        {
             assert_eq!(session_for(&headers, path), None, "{path}");
         }
         assert_eq!(session_for(&sent("standfast_session="), "/"), None);

@@ -17,8 +17,8 @@ use standfast_engine::settings::{Access, Auth};
 
 use super::app::App;
 use super::attempts::{Attempts, Throttle};
-use super::{cookies, forwarded};
 use super::problem::{Problem, ProblemDetails};
+use super::{cookies, forwarded};
 
 /// Paths that may be asked without saying who one is: by whoever watches the server, by servers that log people in, and by
 /// browsers whose user is about to say who they are.
@@ -211,7 +211,10 @@ fn is_ours(access: &Access, authority: &str) -> bool {
 enum ShownCredential {
     Nothing,
     /// A header that may be none of ours.
-    Header { credential: Option<Credential>, is_guessable: bool },
+    Header {
+        credential: Option<Credential>,
+        is_guessable: bool,
+    },
     /// The cookie of a browser that has signed in.
     Cookie(String),
 }
@@ -219,8 +222,11 @@ enum ShownCredential {
 /// A header counts before a cookie: whoever sends one means it.
 fn shown(headers: &HeaderMap, path: &str) -> ShownCredential {
     match one(headers, header::AUTHORIZATION) {
-        Some(header) => ShownCredential::Header { credential: credential(header), is_guessable: is_guessable(header) },
-        None => cookies::session_for(headers, path).map_or(ShownCredential::Nothing, |cookie| ShownCredential::Cookie(cookie.into())),
+        Some(header) => {
+            ShownCredential::Header { credential: credential(header), is_guessable: is_guessable(header) }
+        }
+        None => cookies::session_for(headers, path)
+            .map_or(ShownCredential::Nothing, |cookie| ShownCredential::Cookie(cookie.into())),
     }
 }
 
@@ -311,7 +317,10 @@ async fn identify(app: &App, auth: &Auth, shown: &Credential) -> Result<Principa
             Ok(found) => found.map_err(not_let_in),
             Err(error) => {
                 tracing::error!(%error, "auth: could not look up a browser session");
-                Err(NotIdentified::CannotTell(cannot_tell("your session cannot be verified right now; retry", 1)))
+                Err(NotIdentified::CannotTell(cannot_tell(
+                    "your session cannot be verified right now; retry",
+                    1,
+                )))
             }
         },
     }

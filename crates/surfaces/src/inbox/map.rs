@@ -45,7 +45,7 @@ const TEXT_MAX: usize = 1_024;
 const WORKER_MAX: usize = 100;
 
 /// Where a run stands, as a task. `below` are the open holds of its sub-runs: what it really waits for.
-pub(crate) fn status(status: Status, below: &[(HoldId, HoldKind)]) -> TaskStatus {
+pub(super) fn status(status: Status, below: &[(HoldId, HoldKind)]) -> TaskStatus {
     let waits_below = below.iter().any(|(_, kind)| *kind != HoldKind::External);
     match status {
         Status::Queued => TaskStatus::Pending,
@@ -61,7 +61,7 @@ pub(crate) fn status(status: Status, below: &[(HoldId, HoldKind)]) -> TaskStatus
 }
 
 /// The phases that tasks in this status can be in.
-pub(crate) fn phases(status: TaskStatus) -> Vec<Phase> {
+fn phases(status: TaskStatus) -> Vec<Phase> {
     match status {
         TaskStatus::Pending => vec![Phase::Queued],
         TaskStatus::Claimed => vec![Phase::Claimed],
@@ -108,7 +108,7 @@ pub(super) fn inbox(view: &InboxView) -> wire::Inbox {
 }
 
 /// How many tasks are in which status. One whose sub-run waits for a person counts as in progress here.
-pub(crate) fn stats(view: &InboxView) -> InboxStats {
+pub(super) fn stats(view: &InboxView) -> InboxStats {
     let mut stats = InboxStats::default();
     for (phase, count) in &view.counts.runs {
         let of_status = match phase {
@@ -178,16 +178,6 @@ pub(super) fn new_task(
         ttl,
         once,
     })
-}
-
-/// A new task from the text of a request's body, for pages that make one.
-pub(crate) fn new_task_from(
-    inbox: InboxName,
-    body: &str,
-    once: Option<IdempotencyKey>,
-) -> Result<NewTask, Problem> {
-    let body = serde_json::from_str(body).map_err(|bad| Problem::invalid(bad.to_string()))?;
-    new_task(inbox, body, once)
 }
 
 /// What a worker asks for, as the engine takes it.

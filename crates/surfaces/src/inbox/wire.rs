@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = InboxTaskStatus)]
-pub(crate) enum TaskStatus {
+pub(super) enum TaskStatus {
     Pending,
     Claimed,
     InProgress,
@@ -361,15 +361,15 @@ pub(super) struct Inbox {
 
 /// How many tasks there are in which status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, ToSchema)]
-pub(crate) struct InboxStats {
-    pub(crate) pending: u64,
-    pub(crate) claimed: u64,
-    pub(crate) in_progress: u64,
-    pub(crate) waiting_for_input: u64,
-    pub(crate) completed: u64,
-    pub(crate) failed: u64,
-    pub(crate) cancelled: u64,
-    pub(crate) total: u64,
+pub(super) struct InboxStats {
+    pub(super) pending: u64,
+    pub(super) claimed: u64,
+    pub(super) in_progress: u64,
+    pub(super) waiting_for_input: u64,
+    pub(super) completed: u64,
+    pub(super) failed: u64,
+    pub(super) cancelled: u64,
+    pub(super) total: u64,
 }
 
 /// A task (S4-3, S4-28, S4-31).

@@ -8,7 +8,8 @@ use standfast_core::name::{AgentName, InboxName, SessionId, UserId};
 
 /// The page of a conversation.
 pub(super) fn session(session: &SessionId, agent: &AgentName, owner: &UserId) -> String {
-    let (session, agent, owner) = (encoded(session.as_str()), encoded(agent.as_str()), encoded(owner.as_str()));
+    let (session, agent, owner) =
+        (encoded(session.as_str()), encoded(agent.as_str()), encoded(owner.as_str()));
     format!("/sessions/{session}?agent={agent}&owner={owner}")
 }
 

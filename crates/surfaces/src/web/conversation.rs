@@ -72,7 +72,12 @@ struct Conversation {
 
 impl Conversation {
     /// As an address names it; whoever names no owner means their own.
-    fn of(session: String, agent: Option<String>, owner: Option<String>, who: &Principal) -> Result<Self, Failure> {
+    fn of(
+        session: String,
+        agent: Option<String>,
+        owner: Option<String>,
+        who: &Principal,
+    ) -> Result<Self, Failure> {
         let none = |_| Failure::not_found();
         let agent = agent.ok_or_else(Failure::not_found)?;
         Ok(Conversation {
@@ -218,7 +223,8 @@ async fn runs_of(
     of: &Conversation,
     cursor: Option<u64>,
 ) -> Result<(Vec<Arc<Snapshot>>, Vec<UnreadRun>, Option<u64>), Failure> {
-    let list = RunList { agent: Some(of.agent.clone()), session: Some(of.session.clone()), cursor, limit: RUNS };
+    let list =
+        RunList { agent: Some(of.agent.clone()), session: Some(of.session.clone()), cursor, limit: RUNS };
     let found = app.engine.reads().runs(who, list).await?;
     let mut lost: Vec<UnreadRun> = found.unreadable.into_iter().map(|lost| (lost.run, lost.why)).collect();
     let mut runs = Vec::new();
@@ -263,7 +269,8 @@ async fn start(
     let input = posted.get("input").filter(|input| !input.trim().is_empty());
     let input = input.ok_or_else(|| invalid("Enter what the agent should do."))?;
     let once = once(&posted, "/sessions");
-    let id = app.engine.start(&who, NewRun { agent, session: None, message: Message::text(input), once }).await?;
+    let id =
+        app.engine.start(&who, NewRun { agent, session: None, message: Message::text(input), once }).await?;
     app.engine.reads().settled_run(&who, id, SETTLE).await?;
     let run = app.engine.reads().see(&who, id).await?;
     let facts = &run.facts;
@@ -329,12 +336,8 @@ async fn speak(
             }
         }
     }
-    let new = NewRun {
-        agent: agent.clone(),
-        session: Some(session.clone()),
-        message: Message::text(text),
-        once,
-    };
+    let new =
+        NewRun { agent: agent.clone(), session: Some(session.clone()), message: Message::text(text), once };
     app.engine.start(who, new).await
 }
 
@@ -374,7 +377,8 @@ async fn remembered(
         Ok(run) => match app.engine.reads().look_up(&who, run).await {
             Ok(LookedUpRun::Run(snapshot)) => {
                 let facts = &snapshot.run().facts;
-                let is_paused = matches!(status(snapshot.run()), Status::Held(WaitKind::Person | WaitKind::Auth));
+                let is_paused =
+                    matches!(status(snapshot.run()), Status::Held(WaitKind::Person | WaitKind::Auth));
                 if is_paused {
                     let href = addresses::session(&facts.session, &facts.agent, &facts.owner);
                     page::RememberedTask::paused(href)

@@ -97,7 +97,8 @@ pub(super) async fn events(
     };
     // Headers alone may be kept back by what stands in between: something is said at once.
     let is_behind = wanted.lists || after.is_none();
-    let hello = Event::default().retry(COME_BACK).event(if is_behind { "changed" } else { "hello" }).data("{}");
+    let hello =
+        Event::default().retry(COME_BACK).event(if is_behind { "changed" } else { "hello" }).data("{}");
     let first = futures_util::stream::once(async move { Ok::<Event, Infallible>(hello) });
     let rest = futures_util::stream::unfold(reader, |mut reader| async move {
         let event = reader.next().await?;
@@ -178,7 +179,8 @@ impl PageReader {
                 News::Event(envelope) => last = Some(envelope.seq),
                 News::Delta(delta) => {
                     let words = Words { turn: delta.turn, no: delta.no, text: delta.text };
-                    self.ready.push_back(Event::default().event("words").json_data(&words).unwrap_or_default());
+                    self.ready
+                        .push_back(Event::default().event("words").json_data(&words).unwrap_or_default());
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Inboxes: queues with counts, their tasks by status, a form to add one, and what waits for input (S4-17, S4-18, S4-26).
 //!
 //! A task that waits shows its question as a widget; its answer is a decision as everywhere (`widget.rs`). The words of a
-//! task's status are the inbox's own (`crate::inbox`).
+//! task's status are `task_status.rs`.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -9,42 +9,36 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use standfast_core::body::Body;
 use standfast_core::digest;
-use standfast_core::event::{Envelope, Event};
+use standfast_core::event::{self, Envelope, Event};
 use standfast_core::id::{HoldId, RunId};
 use standfast_core::json::RawJson;
+use standfast_core::message::Message;
 use standfast_core::name::InboxName;
-use standfast_core::run;
+use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 use standfast_engine::auth::Principal;
-use standfast_engine::{EngineError, IdempotencyKey, InboxView, TaskList, TaskView, claimed_by};
+use standfast_engine::{EngineError, IdempotencyKey, InboxView, NewTask, TaskList, TaskView, claimed_by};
 
 use super::addresses;
 use super::conversation::Visit;
 use super::pages::ShownInstant;
 use super::routes::{PAGES, hold_id, see_other};
+use super::task_status::TaskStatus;
 use super::widget::{self, Widget, WidgetFailure};
 use crate::html::{Failure, PostedForm, Site, Token};
-use crate::http::{App, Args, Problem, Segment};
-use crate::inbox::{self, TaskStatus};
+use crate::http::{App, Args, Segment};
 
 /// Tasks of a page.
 const TASKS: usize = 25;
 /// Characters of a payload in a list.
 const PAYLOAD_MAX: usize = 400;
 
-/// Every status under the word that addresses use, and as people read it.
-const STATUSES: [(TaskStatus, &str, &str); 7] = [
-    (TaskStatus::WaitingForInput, "waiting_for_input", "Waiting for Input"),
-    (TaskStatus::Pending, "pending", "Pending"),
-    (TaskStatus::Claimed, "claimed", "Claimed"),
-    (TaskStatus::InProgress, "in_progress", "In progress"),
-    (TaskStatus::Completed, "completed", "Completed"),
-    (TaskStatus::Failed, "failed", "Failed"),
-    (TaskStatus::Cancelled, "cancelled", "Cancelled"),
-];
+/// Tries of a task, as the API has it unless its sender says otherwise (S4-28).
+const MAX_ATTEMPTS: u32 = 3;
+/// Bytes of a type and a title.
+const TEXT_MAX: usize = 1_024;
 
 /// The routes.
 pub(super) fn routes() -> Router<App> {
@@ -148,28 +142,18 @@ fn item(view: &InboxView) -> InboxItem {
     InboxItem {
         name: view.counts.inbox.to_string(),
         agents: view.agents.iter().map(ToString::to_string).collect(),
-        total: inbox::stats(view).total,
+        total: view.counts.runs.values().sum(),
         counts: counts(Some(view), &address, None).into_iter().filter(|count| count.count > 0).collect(),
         href: address,
     }
 }
 
 fn counts(view: Option<&InboxView>, address: &str, current: Option<TaskStatus>) -> Vec<StatusCount> {
-    let stats = view.map(inbox::stats).unwrap_or_default();
-    let count = |status: TaskStatus| match status {
-        TaskStatus::Pending => stats.pending,
-        TaskStatus::Claimed => stats.claimed,
-        TaskStatus::InProgress => stats.in_progress,
-        TaskStatus::WaitingForInput => stats.waiting_for_input,
-        TaskStatus::Completed => stats.completed,
-        TaskStatus::Failed => stats.failed,
-        TaskStatus::Cancelled => stats.cancelled,
-    };
-    let shown = STATUSES.iter().map(|(status, word, label)| StatusCount {
-        label,
-        word,
-        count: count(*status),
-        href: format!("{address}?status={word}"),
+    let shown = TaskStatus::ALL.iter().map(|status| StatusCount {
+        label: status.label(),
+        word: status.word(),
+        count: view.map_or(0, |view| status.count(&view.counts.runs)),
+        href: format!("{address}?status={}", status.word()),
         is_current: current == Some(*status),
     });
     shown.collect()
@@ -195,26 +179,29 @@ async fn inbox(
 /// What was just tried and did not count.
 enum Attempt {
     Nothing,
-    Task { kept: EnteredTask, problem: Problem },
+    Task { kept: EnteredTask, why: String },
     Decision(Box<WidgetFailure>),
 }
 
-async fn show(visit: &Visit<'_>, name: &InboxName, args: &InboxArgs, tried: Attempt) -> Result<Response, Failure> {
+async fn show(
+    visit: &Visit<'_>,
+    name: &InboxName,
+    args: &InboxArgs,
+    tried: Attempt,
+) -> Result<Response, Failure> {
     let Visit { app, who, token } = *visit;
     let wanted = match args.status.as_deref() {
-        Some(word) => Some(STATUSES.iter().find(|(_, known, _)| *known == word).ok_or_else(unknown_status)?.0),
+        Some(word) => Some(find_status(word)?),
         None => None,
     };
     let inboxes = app.engine.inboxes();
     let list = TaskList {
         inbox: name.clone(),
-        phases: wanted.map(inbox::phases).unwrap_or_default(),
+        phases: wanted.map(TaskStatus::phases).unwrap_or_default(),
         cursor: args.cursor,
         limit: TASKS,
     };
-    let is_wanted = |run: &run::Run, below: &[_]| {
-        wanted.is_none_or(|wanted| inbox::status(run::status(run), below) == wanted)
-    };
+    let is_wanted = |run: &Run, below: &[_]| wanted.is_none_or(|wanted| TaskStatus::of(run, below) == wanted);
     let found = inboxes.tasks(who, list, is_wanted).await?;
     let views = match inboxes.list(who).await {
         Ok(views) => views,
@@ -232,12 +219,13 @@ async fn show(visit: &Visit<'_>, name: &InboxName, args: &InboxArgs, tried: Atte
     let status = args.status.as_ref().map(|word| format!("status={word}&")).unwrap_or_default();
     let code = match &tried {
         Attempt::Nothing => StatusCode::OK,
-        Attempt::Task { problem, .. } => StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_REQUEST),
+        Attempt::Task { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Attempt::Decision(failed) => failed.failure.status,
     };
-    let waits = |hold: HoldId| found.items.iter().flat_map(|task| &task.waits_for).any(|view| view.row.id == hold);
+    let waits =
+        |hold: HoldId| found.items.iter().flat_map(|task| &task.waits_for).any(|view| view.row.id == hold);
     let (kept, notice, refusal) = match tried {
-        Attempt::Task { kept, problem } => (kept, Some(problem.detail), None),
+        Attempt::Task { kept, why } => (kept, Some(why), None),
         Attempt::Decision(failed) if !waits(failed.hold) => {
             let WidgetFailure { failure, .. } = *failed;
             (EnteredTask::default(), None, Some((failure.title, failure.text)))
@@ -262,8 +250,7 @@ async fn show(visit: &Visit<'_>, name: &InboxName, args: &InboxArgs, tried: Atte
 fn task_item(task: &TaskView, address: &str, now: Timestamp, failed: Option<&WidgetFailure>) -> TaskItem {
     let run = &task.run;
     let place = run.facts.inbox.as_ref();
-    let status = inbox::status(run::status(run), &task.below);
-    let (_, word, label) = STATUSES[STATUSES.iter().position(|(known, ..)| *known == status).unwrap_or_default()];
+    let status = TaskStatus::of(run, &task.below);
     let payload = payload(&task.events);
     let cut = payload.as_ref().and_then(|payload| payload.char_indices().nth(PAYLOAD_MAX)).map(|(at, _)| at);
     let widgets = task.waits_for.iter().map(|view| {
@@ -275,8 +262,8 @@ fn task_item(task: &TaskView, address: &str, now: Timestamp, failed: Option<&Wid
         title: title(&task.events).unwrap_or_else(|| "(no title)".into()),
         kind: place.map(|place| place.kind.clone()).unwrap_or_default(),
         priority: place.map_or(1, |place| place.priority),
-        status: label,
-        word,
+        status: status.label(),
+        word: status.word(),
         is_payload_cut: cut.is_some(),
         payload: payload.map(|payload| cut.map_or(payload.clone(), |at| format!("{} …", &payload[..at]))),
         worker: run.state.claim.as_ref().map(|claim| claimed_by(&claim.worker).to_owned()),
@@ -333,29 +320,46 @@ async fn add(
         let request = digest::of_bytes(format!("{}\n{}", kept.title, kept.payload).as_bytes());
         IdempotencyKey::new(addresses::inbox(&name), format!("page:{nonce}"), request)
     });
-    let made = inbox::new_task_from(name.clone(), &task_body(&kept), once);
-    let added = match made {
-        Ok(new) => app.engine.tasks().add(&who, new).await.map_err(Failure::from).map(Ok)?,
-        Err(problem) => Err(problem),
-    };
-    match added {
-        Ok(run) => Ok(see_other(&format!("{}#task-{run}", addresses::inbox(&name)))),
-        Err(problem) => {
+    let new = match new_task(name.clone(), &kept, once) {
+        Ok(new) => new,
+        Err(why) => {
             let visit = Visit { app: &app, who: &who, token: &token };
-            show(&visit, &name, &InboxArgs::default(), Attempt::Task { kept, problem }).await
+            return show(&visit, &name, &InboxArgs::default(), Attempt::Task { kept, why }).await;
         }
-    }
+    };
+    let run = app.engine.tasks().add(&who, new).await?;
+    Ok(see_other(&format!("{}#task-{run}", addresses::inbox(&name))))
 }
 
-/// A task as the API takes it. A payload that is no JSON is a text.
-fn task_body(kept: &EnteredTask) -> String {
-    let payload = RawJson::parse(&kept.payload).unwrap_or_else(|_| RawJson::string(&kept.payload));
-    let title = (!kept.title.trim().is_empty()).then_some(kept.title.trim());
-    let kind = if kept.kind.trim().is_empty() { "task" } else { kept.kind.trim() };
-    let priority = kept.priority.parse::<u8>().unwrap_or(1);
-    let rest = json!({ "type": kind, "title": title, "priority": priority }).to_string();
-    // The payload keeps its own spelling.
-    format!("{}, \"payload\": {}}}", rest.trim_end_matches('}'), payload.text())
+/// A task as it was entered, or what is wrong with it. A payload that is no JSON is a text, and JSON keeps its spelling.
+fn new_task(
+    inbox: InboxName,
+    entered: &EnteredTask,
+    once: Option<IdempotencyKey>,
+) -> Result<NewTask, String> {
+    let (title, kind) = (entered.title.trim(), entered.kind.trim());
+    if kind.is_empty() || kind.len() > TEXT_MAX || title.len() > TEXT_MAX {
+        return Err(format!("The type must have 1 to {TEXT_MAX} bytes, and the title at most as many."));
+    }
+    let priority = entered.priority.parse::<u8>().ok().filter(|priority| *priority <= 3);
+    let payload = RawJson::parse(&entered.payload).unwrap_or_else(|_| RawJson::string(&entered.payload));
+    Ok(NewTask {
+        inbox: event::Inbox {
+            inbox,
+            kind: kind.to_owned(),
+            priority: priority.ok_or("Choose a priority.")?,
+            target_agent: None,
+            title: (!title.is_empty()).then(|| title.to_owned()),
+            source_id: None,
+            source_url: None,
+            max_attempts: MAX_ATTEMPTS,
+            expires_at: None,
+            metadata: None,
+        },
+        message: Message::text(payload.text()),
+        ttl: None,
+        once,
+    })
 }
 
 async fn resume(
@@ -392,24 +396,47 @@ fn inbox_name(name: String) -> Result<InboxName, Failure> {
     InboxName::new(name).map_err(|_| Failure::not_found())
 }
 
-fn unknown_status() -> Failure {
-    let words: Vec<&str> = STATUSES.iter().map(|(_, word, _)| *word).collect();
-    let text = format!("The statuses of tasks are: {}.", words.join(", "));
-    Failure::new(StatusCode::BAD_REQUEST, "Unknown status", &text)
+fn find_status(word: &str) -> Result<TaskStatus, Failure> {
+    let found = TaskStatus::ALL.into_iter().find(|status| status.word() == word);
+    found.ok_or_else(|| {
+        let words = TaskStatus::ALL.map(TaskStatus::word).join(", ");
+        Failure::new(
+            StatusCode::BAD_REQUEST,
+            "Unknown status",
+            &format!("The statuses of tasks are: {words}."),
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn entered(payload: &str, priority: &str) -> EnteredTask {
+        EnteredTask {
+            title: " a ".into(),
+            kind: "task".into(),
+            payload: payload.into(),
+            priority: priority.into(),
+        }
+    }
+
     #[test]
     fn a_payload_keeps_its_spelling_and_a_text_is_one() {
-        let kept = |payload: &str| EnteredTask { title: "a \"b\"".into(), payload: payload.into(), ..EnteredTask::default() };
-        for (payload, expected) in [("{\"n\": 1.50}", "{\"n\": 1.50}"), ("no json", "\"no json\""), ("", "\"\"")] {
-            let body = task_body(&kept(payload));
-            let read: serde_json::Value = serde_json::from_str(&body).unwrap();
-            assert_eq!(read["title"], "a \"b\"");
-            assert!(body.ends_with(&format!("\"payload\": {expected}}}")), "{body}");
+        for (payload, expected) in
+            [("{\"n\": 1.50}", "{\"n\": 1.50}"), ("no json", "\"no json\""), ("", "\"\"")]
+        {
+            let made = new_task(InboxName::new("support").unwrap(), &entered(payload, "2"), None).unwrap();
+            assert_eq!((made.message.words().as_str(), made.inbox.title.as_deref()), (expected, Some("a")));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_task_is_said() {
+        for wrong in
+            [entered("x", "7"), entered("x", ""), EnteredTask { kind: " ".into(), ..entered("x", "1") }]
+        {
+            assert!(new_task(InboxName::new("support").unwrap(), &wrong, None).is_err());
         }
     }
 }

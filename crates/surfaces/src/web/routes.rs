@@ -20,10 +20,10 @@ use standfast_engine::auth::Principal;
 use standfast_engine::{EngineError, HoldList, NewRun, RunList};
 
 use super::forms;
-use super::{conversation, events, inboxes, jobs, login, sign_in, tour};
 use super::pages::hold::{self, FailedDecision, HoldPageParts};
 use super::pages::run::{self, RunsPage};
 use super::pages::waiting::{self, KINDS, WaitingPage};
+use super::{conversation, events, inboxes, jobs, login, sign_in, tour};
 use crate::html::{self, Failure, PostedForm, Site, Templates, Token};
 use crate::http::{App, Args, Segment};
 

@@ -28,7 +28,11 @@ struct SignInArgs {
     next: Option<String>,
 }
 
-async fn show(State(app): State<App>, Extension(token): Extension<Token>, Args(to): Args<SignInArgs>) -> Response {
+async fn show(
+    State(app): State<App>,
+    Extension(token): Extension<Token>,
+    Args(to): Args<SignInArgs>,
+) -> Response {
     let next = local(to.next);
     if !app.engine.identity().has_sign_in() {
         return see_other(&after(&app, &next));
@@ -69,7 +73,11 @@ async fn sign_in(
     Ok(response)
 }
 
-async fn sign_out(State(app): State<App>, headers: HeaderMap, _posted: PostedForm) -> Result<Response, Failure> {
+async fn sign_out(
+    State(app): State<App>,
+    headers: HeaderMap,
+    _posted: PostedForm,
+) -> Result<Response, Failure> {
     if let Some(cookie) = session_cookie(&headers) {
         app.engine.identity().close_browser_session(cookie).await?;
     }

@@ -128,10 +128,8 @@ pub(super) fn widget(
         expires: row.expires_at.map(|at| ShownInstant::new(at, now)),
         action,
         form: form(view, tried),
-        notice: tried.map(|tried| Notice {
-            title: tried.failure.title.clone(),
-            text: tried.failure.text.clone(),
-        }),
+        notice: tried
+            .map(|tried| Notice { title: tried.failure.title.clone(), text: tried.failure.text.clone() }),
         kept: tried.map(|tried| kept(&tried.posted)).unwrap_or_default(),
     }
 }
@@ -163,7 +161,8 @@ fn question(view: &HoldView, tried: Option<&WidgetFailure>) -> WidgetForm {
         flat.keep(&tried.posted);
         let pointer = tried.pointer.as_deref().and_then(|pointer| pointer.strip_prefix('/'));
         for field in flat.fields_mut() {
-            let is_wrong = pointer.is_some_and(|name| name.replace("~1", "/").replace("~0", "~") == field.name);
+            let is_wrong =
+                pointer.is_some_and(|name| name.replace("~1", "/").replace("~0", "~") == field.name);
             field.problem = is_wrong.then(|| tried.failure.text.clone());
         }
     }

@@ -224,13 +224,18 @@ pub(in crate::web) fn run(parts: RunParts<'_>, mut widgets: Vec<(HoldId, Widget)
             }
             Event::ModelReplied(replied) => {
                 let agent = run.facts.agent.to_string();
-                if let Some(text) = replied.reply.text.as_ref().and_then(Body::inline).filter(|text| !text.is_empty()) {
+                if let Some(text) =
+                    replied.reply.text.as_ref().and_then(Body::inline).filter(|text| !text.is_empty())
+                {
                     items.push(item(ItemKind::Agent, agent, text.to_owned()));
                 }
             }
             Event::ModelFailed(failed) => {
                 let more = failed.error.inline().map(str::to_owned);
-                items.push(Item { more, ..item(ItemKind::Note, String::new(), "The model could not be asked".into()) });
+                items.push(Item {
+                    more,
+                    ..item(ItemKind::Note, String::new(), "The model could not be asked".into())
+                });
             }
             Event::HoldOpened(opened) => {
                 kinds.push((opened.hold, opened.kind));
