@@ -24,10 +24,10 @@ use standfast_engine::{
     EngineError, HoldView, IdempotencyKey, LookedUpRun, NewRun, RunList, SessionList, Snapshot,
 };
 
+use super::addresses;
 use super::pages::conversation::{self as page, RunParts, SessionPage, SessionsPage};
 use super::routes::{PAGES, SETTLE, hold_id, see_other};
 use super::widget::{self, WidgetFailure};
-use super::{addresses, pages};
 use crate::html::{Failure, PostedForm, Site, Token};
 use crate::http::{App, Args, Segment};
 
@@ -119,7 +119,7 @@ async fn sessions(
     let page = SessionsPage {
         sessions: items,
         next: found.next.map(|next| format!("/sessions?cursor={next}")),
-        agents: pages::waiting::agents(&engine.settings()),
+        agents: engine.settings().agents.keys().map(ToString::to_string).collect(),
         agent: args.agent,
     };
     Ok(PAGES.page(StatusCode::OK, "sessions.html", &Site::of(&who, &token), &page))
