@@ -59,7 +59,7 @@ pub use deliver::{
 };
 pub use drive::Acceptance;
 pub use error::EngineError;
-pub use identity::{Identity, Owner};
+pub use identity::{BrowserSession, Identity, Owner};
 pub use log::{Drift, DriftKind, HoldView, JobView, RunView, Snapshot, Views};
 pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView, Nodes};
 pub use reads::{

@@ -4,6 +4,7 @@
 
 mod app;
 mod attempts;
+mod cookies;
 mod extract;
 pub(crate) mod filters;
 mod forwarded;
@@ -24,10 +25,11 @@ pub(crate) mod webhook_body;
 mod written;
 
 pub use app::App;
+pub use cookies::{cookie_of, forget_session, keep_session, session_cookie};
 pub use extract::{
     Args, JsonBody, Repeatable, Segment, UnparsedJson, body_bytes, idempotency_key, is_too_deep,
 };
-pub use guard::{Pass, Peer};
+pub use guard::{Door, HasTour, Pass, Peer};
 pub use listen::serve;
 pub use openapi::described;
 pub(crate) use problem::keep_advice;

@@ -21,6 +21,7 @@ pub(crate) enum Command {
     TidySvg(OsString),
     Product,
     Book,
+    Screenshots,
 }
 
 /// A line of the help text.
@@ -61,6 +62,11 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
         name: "book",
         arguments: "",
         summary: "build the guide into target/book and follow every link",
+    },
+    Subcommand {
+        name: "screenshots",
+        arguments: "",
+        summary: "take the pictures of README.md and the guide, in Chromium against the product; also every page in light, dark and phone width, into target/screenshots",
     },
     Subcommand { name: "help", arguments: "", summary: "this list" },
 ];
@@ -116,6 +122,10 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         Some("product") => bail!("`cargo xtask product` takes no arguments, it got {}", joined(&rest)),
         Some("book") if rest.is_empty() => Ok(Command::Book),
         Some("book") => bail!("`cargo xtask book` takes no arguments, it got {}", joined(&rest)),
+        Some("screenshots") if rest.is_empty() => Ok(Command::Screenshots),
+        Some("screenshots") => {
+            bail!("`cargo xtask screenshots` takes no arguments, it got {}", joined(&rest))
+        }
         Some(_) | None => bail!(
             "there is no subcommand `{}`; known: {}. `cargo xtask help` says what each does",
             name.to_string_lossy(),

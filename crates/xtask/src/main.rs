@@ -48,5 +48,6 @@ fn run() -> Result<()> {
         Command::TidySvg(file) => tidy::draw_graph(&root, file.as_ref()),
         Command::Product => product::build(&root).map(|path| println!("{}", path.display())),
         Command::Book => book::build_and_check(&root),
+        Command::Screenshots => test::take_screenshots(&root),
     }
 }
