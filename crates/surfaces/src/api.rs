@@ -1,7 +1,7 @@
 //! The native API under `/api/v1`: agents, runs, holds, sessions, events, subscriptions.
 //!
 //! `wire.rs` has the bodies, `map.rs` what core values become, `routes.rs` the handlers, `events.rs` the stream,
-//! `subscriptions.rs` who is told, `nodes.rs` the servers that share a database.
+//! `subscriptions.rs` who is told, `nodes.rs` the servers that share a database, `words.rs` words that clients choose from.
 
 mod events;
 mod map;
@@ -10,6 +10,7 @@ mod routes;
 mod sessions;
 mod subscriptions;
 mod wire;
+mod words;
 
 pub use routes::routes;
 pub use subscriptions::Webhook;

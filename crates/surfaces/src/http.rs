@@ -19,6 +19,7 @@ pub mod status;
 mod stay;
 mod surroundings;
 mod time;
+mod tls;
 mod written;
 
 pub use app::App;
@@ -26,7 +27,7 @@ pub use extract::{
     Args, JsonBody, Repeatable, Segment, UnparsedJson, body_bytes, idempotency_key, is_too_deep,
 };
 pub use guard::{Pass, Peer};
-pub use listen::serve;
+pub use listen::{serve, serve_with};
 pub use openapi::described;
 pub(crate) use problem::keep_advice;
 pub use problem::{Problem, ProblemDetails, RecordedDecision};
@@ -34,4 +35,5 @@ pub use site::{mount, site};
 pub use stay::{INVALID, Stay};
 pub use surroundings::{Reteller, Retelling, surrounded};
 pub use time::{http_date, parse_rfc3339, rfc3339};
+pub use tls::{BadCertificate, ServerCertificate};
 pub use written::when_written;

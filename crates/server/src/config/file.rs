@@ -22,7 +22,8 @@ use serde::Deserialize;
 pub use agent::{A2a as AgentA2a, Agent, Engine, Hitl, Mode, Reasoning, Skill, Task, TaskBackend};
 pub use llm::{Llm, LlmType};
 pub use server::{
-    A2aDecisions, AsyncTools, Audit, Auth, CardSignature, Inboxes, Jwt, Limits, Server, network,
+    A2aDecisions, AsyncTools, Audit, Auth, CardSignature, Inboxes, Jwt, Limits, Log, LogFormat, Server, Tls,
+    network,
 };
 pub use store::{Backend, Driver, Files, SessionStore, Sql, SslMode};
 pub use tool::{

@@ -73,6 +73,7 @@ impl Door {
         refuse_foreign(&settings.access, request.method(), request.headers())?;
         if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
             let client = forwarded::client(peer, request.headers(), &settings.access.trusted_proxies);
+            tracing::Span::current().record("from", tracing::field::display(client));
             request.extensions_mut().insert(Peer(client));
         }
         if !is_open(request.method(), request.uri().path()) && !is_report(app, request) {
@@ -187,7 +188,11 @@ async fn principal(
         Err(NotIdentified::Unknown) => {
             let prefix = credential.as_deref().and_then(Credential::prefix);
             match attempts.fail(from, prefix, app.engine.clock().now()) {
-                Throttle::No => Err(unknown(auth, headers)),
+                Throttle::No => {
+                    // The prefix names a key without being one.
+                    tracing::warn!(prefix, "auth: sign-in refused");
+                    Err(unknown(auth, headers))
+                }
                 Throttle::Wait { seconds, is_new } => {
                     if is_new {
                         tracing::warn!(
