@@ -3,6 +3,7 @@
 //! Starts MCP servers, fetches the cards of remote agents and asks each provider once. Nothing is stored: what the server
 //! would keep is kept in a temporary folder. `doctor` asks the same.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -13,6 +14,7 @@ use standfast_engine::clock::Clock;
 use super::client::{self, Patience};
 use super::llm;
 use super::plain::plain;
+use super::trust;
 use super::validate::print;
 
 /// One thing that was tried.
@@ -68,11 +70,14 @@ pub(super) struct Health {
     /// The URL of the server.
     #[arg(default_value = "http://127.0.0.1:8080")]
     url: String,
+    /// A PEM file with authorities that the server's certificate may be from, beside those that this machine trusts.
+    #[arg(long, value_name = "FILE", env = "STANDFAST_AUTHORITY")]
+    authority: Option<PathBuf>,
 }
 
 /// Exit code 0 when the server is ready.
 pub(super) fn health(arguments: &Health) -> ExitCode {
-    match ready(arguments.url.trim_end_matches('/')) {
+    match ready(arguments.url.trim_end_matches('/'), arguments.authority.as_deref()) {
         Ok(()) => print("ready\n", ExitCode::SUCCESS),
         Err(why) => {
             eprintln!("standfast: {} is not ready: {}", plain(&arguments.url), plain(&why));
@@ -82,8 +87,9 @@ pub(super) fn health(arguments: &Health) -> ExitCode {
 }
 
 /// Whether a server says that it is ready; why not.
-pub(super) fn ready(url: &str) -> Result<(), String> {
-    let asked = client::agent(Patience::Usual, None).get(format!("{url}/readyz")).call();
+pub(super) fn ready(url: &str, authority: Option<&Path>) -> Result<(), String> {
+    let tls = if url.starts_with("https://") { Some(trust::config(authority)?) } else { None };
+    let asked = client::agent(Patience::Usual, tls.as_ref()).get(format!("{url}/readyz")).call();
     let mut answer = asked.map_err(|error| error.to_string())?;
     let text = answer.body_mut().read_to_string().map_err(|error| error.to_string())?;
     if answer.status().is_success() { Ok(()) } else { Err(text.trim().to_owned()) }
@@ -107,7 +113,7 @@ pub(super) fn try_all(config: &Config) -> Result<Vec<Trial>, String> {
 }
 
 /// Builds all that `serve` would build: connects to MCP servers and remote agents.
-async fn build(config: &Config, data: &std::path::Path) -> Trial {
+async fn build(config: &Config, data: &Path) -> Trial {
     let around = Surroundings { data: data.to_owned(), clock: Clock::system(), logins: None };
     let built = match config.fits_this_machine() {
         Ok(()) => config.build(&around).await,

@@ -212,7 +212,8 @@ fn servers(folder: &Path, database: &Database) -> Finding {
             "pass its configuration with --config",
         );
     }
-    match connect::ready(url) {
+    let authority = std::env::var_os("STANDFAST_AUTHORITY").map(PathBuf::from);
+    match connect::ready(url, authority.as_deref()) {
         Ok(()) => Finding::good("server", format!("{url} is ready")),
         Err(why) => Finding::failed("server", format!("{url} is not ready: {why}"), "see its log"),
     }

@@ -3,16 +3,16 @@
 //! The lock is the truth and goes with the process, however that ends; a file without one is left over and removed. Knows
 //! addresses and names of databases, nothing of what is in them. `keys create` asks it, and `doctor`.
 
-use std::fs::{DirBuilder, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use standfast::database::Database;
 
-/// The folder of the files, in the data directory.
-const FOLDER: &str = "servers";
+/// How the names of the files in the data directory begin, before the number of the process.
+const PREFIX: &str = "server-";
 
 /// A server that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,10 +52,8 @@ pub(super) fn name_of(database: &Database) -> String {
 
 /// Announces this process.
 pub(super) fn announce(data: &Path, server: &RunningServer) -> io::Result<Announcement> {
-    let folder = data.join(FOLDER);
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    let path = folder.join(format!("{}.json", server.pid));
-    let unfinished = folder.join(format!("{}.new", server.pid));
+    let path = data.join(format!("{PREFIX}{}.json", server.pid));
+    let unfinished = path.with_extension("new");
     let mut file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&unfinished)?;
     // Locked before it has its name: whoever reads the folder would take it for left over.
     file.lock()?;
@@ -66,11 +64,12 @@ pub(super) fn announce(data: &Path, server: &RunningServer) -> io::Result<Announ
 
 /// The servers that run with a data directory now. What cannot be read is none.
 pub(super) fn running(data: &Path) -> Vec<RunningServer> {
-    let Ok(entries) = std::fs::read_dir(data.join(FOLDER)) else { return Vec::new() };
-    let paths = entries.flatten().map(|entry| entry.path());
-    paths
-        .filter(|path| path.extension().is_some_and(|end| end == "json"))
-        .filter_map(|path| read(&path))
+    let Ok(entries) = std::fs::read_dir(data) else { return Vec::new() };
+    let is_one = |name: &str| name.starts_with(PREFIX) && name.ends_with(".json");
+    entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_one))
+        .filter_map(|entry| read(&entry.path()))
         .collect()
 }
 
@@ -104,7 +103,7 @@ mod tests {
         drop(announced);
         assert_eq!(running(data.path()), []);
         // What a killed server leaves behind.
-        let left = data.path().join(FOLDER).join("8.json");
+        let left = data.path().join("server-8.json");
         std::fs::write(&left, "{}").unwrap();
         assert_eq!(running(data.path()), []);
         assert!(!left.exists());

@@ -168,6 +168,9 @@ async fn serve(arguments: &Serve, path: Option<PathBuf>, config: Option<Config>)
     }
     let wanted = wanted_address(arguments, config.as_ref());
     config.as_ref().map_or(Ok(()), Config::fits_this_machine)?;
+    let files = config.as_ref().and_then(Config::tls_files);
+    let certificate = files.map(|(chain, key)| ServerCertificate::read(chain, key)).transpose()?;
+    let acceptor = certificate.as_ref().map(|certificate| certificate.acceptor()).transpose()?;
     let data = data::directory(arguments.data.as_deref())?;
     // Opened first: logins are kept there, and MCP servers may ask for them.
     let telemetry = Arc::<Telemetry>::default();
@@ -199,9 +202,6 @@ async fn serve(arguments: &Serve, path: Option<PathBuf>, config: Option<Config>)
     let fixed = FixedAtStart { database, uses_memory, restart_keys, around: around.clone() };
     let listener = listen(wanted).await?;
     let address = listener.local_addr()?;
-    let files = config.as_ref().and_then(Config::tls_files);
-    let certificate = files.map(|(chain, key)| ServerCertificate::read(chain, key)).transpose()?;
-    let acceptor = certificate.as_ref().map(|certificate| certificate.acceptor()).transpose()?;
     let url = format!("{}://{address}", if certificate.is_some() { "https" } else { "http" });
     site.listens_on(url.clone());
 
