@@ -87,7 +87,7 @@ pub(super) fn restore(arguments: &Restore) -> ExitCode {
     let Restore { file, compare, place } = arguments;
     let done = database(place).and_then(|database| {
         let copy = sqlite::copy(file, &database, |_| {}).map_err(|error| error.to_string())?;
-        let revived = wait(Revived::of(&database, compare.as_deref()))?;
+        let revived = wait(RevivedWork::of(&database, compare.as_deref()))?;
         Ok((database, copy, revived))
     });
     match done {
@@ -170,7 +170,7 @@ fn copy_text(copy: &FileCopy) -> String {
 }
 
 /// What a restored database takes up again when a server starts on it.
-struct Revived {
+struct RevivedWork {
     /// Open holds for people.
     pending: Vec<HoldRow>,
     /// Jobs elsewhere that are waited for.
@@ -196,8 +196,8 @@ struct Later {
     advanced: Vec<String>,
 }
 
-impl Revived {
-    async fn of(restored: &Path, replaced: Option<&Path>) -> Result<Revived, String> {
+impl RevivedWork {
+    async fn of(restored: &Path, replaced: Option<&Path>) -> Result<RevivedWork, String> {
         let store = snapshot(restored)?;
         let failed = |error: StoreError| error.to_string();
         let holds = open_holds(&store).await.map_err(failed)?;
@@ -218,11 +218,11 @@ impl Revived {
             }
             None => None,
         };
-        Ok(Revived { pending, jobs, at_work, later })
+        Ok(RevivedWork { pending, jobs, at_work, later })
     }
 
     fn text(&self, copy: &FileCopy) -> String {
-        let Revived { pending, jobs, at_work, later } = self;
+        let RevivedWork { pending, jobs, at_work, later } = self;
         let mut text = "\nwhat happened after the backup happened in the world, and this database does not know of it:\n".to_owned();
         if !pending.is_empty() {
             text.push_str(&format!(

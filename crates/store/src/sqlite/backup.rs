@@ -40,7 +40,7 @@ pub struct FileCopy {
 pub fn copy(from: &Path, to: &Path, progress: impl FnMut(u64)) -> Result<FileCopy, OpenError> {
     schema::check_readable(from)?;
     refuse_existing(to)?;
-    let unfinished = Unfinished::beside(to)?;
+    let unfinished = UnfinishedFile::beside(to)?;
     let target = |error: &dyn ToString| OpenError::unusable(to, error.to_string());
     pages(from, &unfinished.0).map_err(|why| OpenError::unusable(from, why))?;
     File::open(&unfinished.0).and_then(|file| file.sync_all()).map_err(|error| target(&error))?;
@@ -55,14 +55,14 @@ pub fn copy(from: &Path, to: &Path, progress: impl FnMut(u64)) -> Result<FileCop
 }
 
 /// A file that has no name of its own yet; removed unless it got one.
-struct Unfinished(PathBuf);
+struct UnfinishedFile(PathBuf);
 
-impl Unfinished {
-    fn beside(to: &Path) -> Result<Unfinished, OpenError> {
+impl UnfinishedFile {
+    fn beside(to: &Path) -> Result<UnfinishedFile, OpenError> {
         let path = files::beside(to, ".partial");
         let made = File::options().write(true).create_new(true).mode(0o600).open(&path);
         match made {
-            Ok(_) => Ok(Unfinished(path)),
+            Ok(_) => Ok(UnfinishedFile(path)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let why = format!(
                     "{} is there: another copy is being made, or one was cut off; delete it",
@@ -75,7 +75,7 @@ impl Unfinished {
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for UnfinishedFile {
     fn drop(&mut self) {
         // Gone already when all went well.
         let _ = std::fs::remove_file(&self.0);
