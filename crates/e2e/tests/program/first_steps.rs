@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use standfast_testkit::process::listens_on;
@@ -24,7 +24,7 @@ impl Newcomer {
         Newcomer(folder)
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
@@ -286,7 +286,7 @@ fn completions_man_pages_and_version() {
     assert!(me.types(&["man", "man"]).status.success());
     let mut page = String::new();
     File::open(me.path("man/standfast-backup.1")).unwrap().read_to_string(&mut page).unwrap();
-    assert!(page.contains(".TH") && Path::new(&me.path("man/standfast.1")).exists(), "{page}");
+    assert!(page.contains(".TH") && me.path("man/standfast.1").exists(), "{page}");
     let version = said(&me.types(&["--version"]));
     assert!(version.starts_with("standfast 0."), "{version}");
 }
