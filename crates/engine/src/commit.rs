@@ -31,7 +31,7 @@ use tokio::sync::oneshot;
 
 use super::EngineError;
 use super::host::Host;
-use super::log::{Log, audience_member};
+use super::log::{Log, audience_member, log_events};
 use super::wakes::Wakes;
 use crate::auth::Approvers;
 
@@ -118,7 +118,8 @@ impl Commit {
         let (committed, answer) = oneshot::channel();
         self.host.spawn(async move {
             let settled = append_jointly(&store, lead, orders).await;
-            for row in settled.iter().flat_map(|settled| &settled.rows) {
+            for (row, events) in settled.iter().flat_map(|settled| settled.rows.iter().zip(&settled.events)) {
+                log_events(&row.run, events);
                 wakes.wake(row.run.facts.id);
                 if row.run.facts.inbox.is_some() {
                     wakes.wake_inboxes();
@@ -255,6 +256,7 @@ impl Commit {
                 if row.run.facts.inbox.is_some() {
                     wakes.wake_inboxes();
                 }
+                settlement.done.iter().for_each(|settled| log_events(&row.run, &settled.events));
             }
             wakes.wake_worker();
             let outcome = match (settlement.failed, settlement.done.pop(), row) {

@@ -21,6 +21,7 @@ mod request_id;
 pub mod status;
 mod surroundings;
 mod time;
+mod tls;
 pub(crate) mod webhook_body;
 mod written;
 
@@ -30,7 +31,7 @@ pub use extract::{
     Args, JsonBody, Repeatable, Segment, UnparsedJson, body_bytes, idempotency_key, is_too_deep,
 };
 pub use guard::{Door, HasTour, Pass, Peer};
-pub use listen::serve;
+pub use listen::{serve, serve_with};
 pub use openapi::described;
 pub(crate) use problem::keep_advice;
 pub use problem::{Problem, ProblemDetails, RecordedDecision};
@@ -38,4 +39,5 @@ pub use public_url::{mount, site};
 pub use reauthorize::{INVALID, Stay};
 pub use surroundings::{Reteller, Retelling, surrounded};
 pub use time::{http_date, parse_rfc3339, rfc3339};
+pub use tls::{BadCertificate, ServerCertificate};
 pub use written::when_written;

@@ -67,7 +67,7 @@ async fn put(server: &Process, path: &str, state: &Value) -> Answer {
 }
 
 /// S0-18, S0-19, S0-20, S0-21, S0-22, S0-79: a run that wrote one file and was asked about the second is exported; the server
-/// and everything it has is gone. `standfast restore` makes the run again elsewhere, in a database and in files, from that
+/// and everything it has is gone. `standfast restore-run` makes the run again elsewhere, in a database and in files, from that
 /// one value: every field is the same, what ran does not run again, and what was open is asked about, runs once with its
 /// stored arguments after `kill -9`, and the model goes on. The log verifies and the audit says who brought it. So it is where the first file was denied.
 #[tokio::test]
@@ -83,11 +83,11 @@ async fn a_state_is_restored_at_another_server() {
         let file = folder.path().join("state.json");
         std::fs::write(&file, state.to_string()).unwrap();
         let server = serve(folder.path());
-        let restored = server.ask(&["restore", file.to_str().unwrap()]);
+        let restored = server.ask(&["restore-run", file.to_str().unwrap()]);
         let run = &restored[0];
         assert_eq!((&run["status"], &run["id"]), (&json!("held"), &state["task_id"]), "{store}: {restored}");
         assert_eq!(run["session"], state["context_id"]);
-        assert_eq!(server.ask(&["restore", file.to_str().unwrap()]), restored, "again changes nothing");
+        assert_eq!(server.ask(&["restore-run", file.to_str().unwrap()]), restored, "again changes nothing");
         drop(server);
         let server = serve(folder.path());
         let again = Http::new(&server.base).get(&path).await.body;
@@ -135,7 +135,7 @@ async fn a_session_is_restored_with_all_that_waits() {
         let file = folder.path().join("session.json");
         std::fs::write(&file, &session).unwrap();
         let server = serve(folder.path());
-        let restored = server.ask(&["restore", file.to_str().unwrap()]);
+        let restored = server.ask(&["restore-run", file.to_str().unwrap()]);
         let runs = restored.as_array().unwrap();
         assert_eq!(runs.len(), 2, "{restored}");
         let listed = Http::new(&server.base).get("/api/v1/sessions/night").await.body;
@@ -206,7 +206,7 @@ async fn a_state_that_does_not_fit_is_refused() {
     let file = folder.path().join("no.json");
     for (contents, why) in [("{}", "no execution state"), ("{", "not an exported execution state")] {
         std::fs::write(&file, contents).unwrap();
-        let said = server.refused(&["restore", file.to_str().unwrap()]);
+        let said = server.refused(&["restore-run", file.to_str().unwrap()]);
         assert!(said.contains(why), "{said}");
     }
     assert_eq!(server.ask(&["runs"])["runs"], json!([]), "nothing is left behind");

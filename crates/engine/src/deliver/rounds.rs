@@ -446,7 +446,11 @@ impl Deliveries {
         let tries = if from > notice.from { 1 } else { notice.attempts.saturating_add(1) };
         let settings = self.host.settings();
         let again = settings.webhooks.retries.get(usize::try_from(tries).unwrap_or(usize::MAX) - 1);
-        let Some(pause) = again else { return self.dead(from, why) };
+        let Some(pause) = again else {
+            let (subscription, seq) = (&notice.subscription, from.0);
+            tracing::warn!(subscription, run = %notice.run, seq, tries, why, "deliveries: gave up; kept as a dead letter");
+            return self.dead(from, why);
+        };
         settings.fixed.telemetry.delivery_failed();
         // A receiver that says when is not asked sooner, but it cannot put off the end of the tries for ever.
         let wished = after.map_or(Millis(0), |after| Millis(after.0.min(RETRY_AFTER_MAX.0)));

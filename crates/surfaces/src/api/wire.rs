@@ -47,8 +47,8 @@ pub(super) struct InputPart {
 }
 
 /// When the response is sent.
-#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, Default, ToSchema)]
+#[schema(rename_all = "snake_case")]
 pub(super) enum Wait {
     /// When the run is durable.
     #[default]
@@ -100,8 +100,8 @@ pub(super) struct ResolveHold {
     pub(super) wait: Wait,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "snake_case")]
 pub(super) enum ResolutionWord {
     Approve,
     Deny,

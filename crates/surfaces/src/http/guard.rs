@@ -110,6 +110,7 @@ impl Door {
         refuse_foreign(&settings.access, request.method(), request.headers())?;
         if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
             let client = forwarded::client(peer, request.headers(), &settings.access.trusted_proxies);
+            tracing::Span::current().record("from", tracing::field::display(client));
             request.extensions_mut().insert(Peer(client));
         }
         if request.uri().path() == SIGN_IN {
@@ -270,7 +271,11 @@ fn refuse(
     unknown: impl FnOnce() -> Problem,
 ) -> Problem {
     match attempts.fail(from, prefix, app.engine.clock().now()) {
-        Throttle::No => unknown(),
+        Throttle::No => {
+            // The prefix names a key without being one.
+            tracing::warn!(prefix, "auth: sign-in refused");
+            unknown()
+        }
         Throttle::Wait { seconds, is_new } => {
             if is_new {
                 tracing::warn!(?from, prefix, seconds, "auth: too many failed attempts; answering 429");

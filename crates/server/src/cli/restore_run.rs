@@ -1,4 +1,4 @@
-//! `standfast restore FILE`: makes runs of their exported execution states, at a server.
+//! `standfast restore-run FILE`: makes runs of their exported execution states, at a server.
 //!
 //! Reads what servers show: one state, or a session with its states under `pending_executions`, as an answer of the API or
 //! as a file of a file store. What a state must be is the server's to say.
@@ -18,7 +18,7 @@ use super::runs::RunBody;
 
 /// Which states.
 #[derive(Debug, Args)]
-pub(super) struct Restore {
+pub(super) struct RestoreRun {
     /// A file with an execution state, or with a session and its `pending_executions`; `-` is standard input.
     file: PathBuf,
     /// The owner of the runs. Default: you.
@@ -48,7 +48,7 @@ struct Place {
     context_id: String,
 }
 
-pub(super) fn run(restore: &Restore) -> ExitCode {
+pub(super) fn run(restore: &RestoreRun) -> ExitCode {
     ask(&restore.asking, |server| {
         let text = contents(restore)?;
         let mut answers = Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn run(restore: &Restore) -> ExitCode {
     })
 }
 
-fn contents(restore: &Restore) -> Result<String, Failure> {
+fn contents(restore: &RestoreRun) -> Result<String, Failure> {
     let mut text = String::new();
     let read = if restore.file.as_os_str() == "-" {
         std::io::stdin().read_to_string(&mut text).map(drop)
