@@ -2,7 +2,6 @@
 //!
 //! Lists and waiting are `reads`; what receivers are sent is `deliver`. The functions at the end are pure: what a log says.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use standfast_core::body::Body;

@@ -102,7 +102,7 @@ impl Submit {
         };
         let mut change = Change::new(actor, Vec::new());
         change.writes.guards.push(Guard::SessionOpen { session: key });
-        let bytes = pinned.definition.to_bytes();
+        let bytes = pinned.definition.to_bytes().into();
         change.writes.puts.push(SideWrite::Definition { digest: pinned.digest, bytes });
         match self.commit.commit_restored(restored, pinned.definition, change).await {
             Ok(done) => {

@@ -119,7 +119,7 @@ pub(crate) fn decided(row: &RunRow, order: &Order) -> Transition {
     let ctx = context(&order.given);
     let nothing = Transition {
         events: Vec::new(),
-        run: row.run.clone(),
+        run: (*row.run).clone(),
         outcome: Ok(decide::Answer::Repeated),
         cancel_children: Vec::new(),
     };
