@@ -78,6 +78,7 @@ pub(crate) const STANDFAST_SUBCOMMANDS: &[&str] = &[
     "keys",
     "llm",
     "nodes",
+    "policy",
     "runs",
     "schema",
     "send",

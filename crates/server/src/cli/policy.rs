@@ -38,7 +38,7 @@ pub(super) enum Policy {
         /// The configuration file with the rules.
         config: PathBuf,
         #[command(flatten)]
-        stored: Stored,
+        stored: CallSource,
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
@@ -50,7 +50,7 @@ pub(super) enum Policy {
         /// The file as it is to be.
         new: PathBuf,
         #[command(flatten)]
-        stored: Stored,
+        stored: CallSource,
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
@@ -63,7 +63,7 @@ pub(super) enum Policy {
         /// `agent`, `user`, `groups`, `roles` and `session` as needed.
         call: String,
         #[command(flatten)]
-        stored: Stored,
+        stored: CallSource,
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
@@ -72,7 +72,7 @@ pub(super) enum Policy {
 
 /// Where the calls are.
 #[derive(Debug, Args)]
-pub(super) struct Stored {
+pub(super) struct CallSource {
     /// The SQLite file of a server, or its folder of files. Default: the database that the configuration file names, else the
     /// one in the data directory.
     #[arg(long, value_name = "FILE")]
@@ -101,7 +101,7 @@ fn load(path: &Path) -> Result<Config, String> {
     config::load(path, Unset::Allow).map_err(|error| error.to_string())
 }
 
-fn test(path: &Path, stored: &Stored, as_json: bool) -> Result<(String, ExitCode), String> {
+fn test(path: &Path, stored: &CallSource, as_json: bool) -> Result<(String, ExitCode), String> {
     let config = load(path)?;
     let calls = recorded::calls(stored.database.as_deref(), path)?;
     let calls: Vec<RecordedCall> = calls.into_iter().map(|record| of_record(record, &config)).collect();
@@ -205,7 +205,7 @@ fn test_json(found: &Backtest, calls: usize) -> Json {
     })
 }
 
-fn compare(old: &Path, new: &Path, stored: &Stored, as_json: bool) -> Result<(String, ExitCode), String> {
+fn compare(old: &Path, new: &Path, stored: &CallSource, as_json: bool) -> Result<(String, ExitCode), String> {
     let (was, is) = (load(old)?, load(new)?);
     // Without a database the corners of the rules are looked at all the same.
     let records = match (recorded::calls(stored.database.as_deref(), new), &stored.database) {
@@ -313,7 +313,12 @@ fn rule_names(rules: &[RuleId]) -> Vec<&str> {
     rules.iter().map(RuleId::as_str).collect()
 }
 
-fn explain(path: &Path, call: &str, stored: &Stored, as_json: bool) -> Result<(String, ExitCode), String> {
+fn explain(
+    path: &Path,
+    call: &str,
+    stored: &CallSource,
+    as_json: bool,
+) -> Result<(String, ExitCode), String> {
     let config = load(path)?;
     let (call, judged) = if call.trim_start().starts_with('{') {
         (described(call, &config)?, None)
@@ -336,7 +341,7 @@ fn plain_lines(text: &str) -> String {
 }
 
 /// A stored call: by its hold, or by its run and number.
-fn find(named: &str, stored: &Stored, config: &Path) -> Result<Record, String> {
+fn find(named: &str, stored: &CallSource, config: &Path) -> Result<Record, String> {
     let wanted = match named.parse::<HoldId>() {
         Ok(hold) => format!("{}:{}", hold.run, hold.key.call.0),
         Err(_) if named.contains(':') => named.to_owned(),
