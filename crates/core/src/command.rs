@@ -7,7 +7,7 @@ use crate::actor::Actor;
 use crate::body::Body;
 use crate::definition::Definition;
 use crate::digest::{self, Digest};
-use crate::event::{Driver, History, Inbox, Parent};
+use crate::event::{Driver, History, Inbox, OrphanCause, Parent};
 use crate::hold::{Ask, HoldKind, RecordedDecision, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Secret};
 use crate::json::RawJson;
@@ -226,6 +226,8 @@ pub enum Command {
         attempt: u32,
         /// The node that says so; one that lost its own call need not wait.
         node: Incarnation,
+        /// Why its outcome is not known.
+        why: OrphanCause,
     },
 
     /// Time has passed.

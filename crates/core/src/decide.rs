@@ -125,7 +125,9 @@ pub fn decide_more(before: Transition, command: &Command, ctx: &Context<'_>) -> 
         Command::Progress { call, note, processing } => calls::progress(&mut draft, *call, note, *processing),
         Command::FinishCall(finish) => calls::finish(&mut draft, finish),
         Command::Suspend(suspend) => calls::suspend(&mut draft, suspend),
-        Command::Orphan { call, attempt, node } => calls::orphan(&mut draft, *call, *attempt, *node),
+        Command::Orphan { call, attempt, node, why } => {
+            calls::orphan(&mut draft, (*call, *attempt), *node, why)
+        }
         Command::Tick => clock::ask_more(&mut draft),
     };
     Transition { events: draft.events, run: draft.run, outcome, cancel_children: draft.cancel_children }

@@ -442,6 +442,25 @@ pub struct CallOrphaned {
     pub attempt: u32,
     /// What follows from it.
     pub then: AfterOrphan,
+    /// Why nobody knows its outcome; none in what earlier versions wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<OrphanCause>,
+}
+
+/// Why nobody knows what a started call did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrphanCause {
+    /// The server that ran it stopped, or lost touch, before it reported.
+    ServerLost,
+    /// The tool itself could not say how it ended: its words.
+    Tool(String),
+    /// The tool, or what drove the run, crashed.
+    Crash,
+    /// The run ended while it ran, and it was stopped.
+    RunEnded,
+    /// An outside worker was allowed to run it and never reported.
+    Unreported,
 }
 
 /// What follows when nobody knows what a started call did.

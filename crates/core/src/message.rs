@@ -54,7 +54,14 @@ pub enum Part {
 
 impl Part {
     /// What it consists of.
-    pub(crate) fn body(&mut self) -> &mut Body {
+    pub(crate) fn body(&self) -> &Body {
+        match self {
+            Part::Text(body) | Part::Data(body) | Part::File { content: body, .. } => body,
+        }
+    }
+
+    /// The same, to change it.
+    pub(crate) fn body_mut(&mut self) -> &mut Body {
         match self {
             Part::Text(body) | Part::Data(body) | Part::File { content: body, .. } => body,
         }

@@ -103,8 +103,8 @@ impl Verdicts {
     /// The strictest wins; of several equally strict ones all rules are named; none at all holds.
     #[must_use]
     pub fn combine(&self, call: CallNo) -> CombinedVerdict {
-        let mine: Vec<&Verdict> = self.by_call.iter().filter(|(no, _)| *no == call).map(|(_, v)| v).collect();
-        let Some(effect) = mine.iter().map(|v| v.effect).max() else {
+        let mine = || self.by_call.iter().filter(|(no, _)| *no == call).map(|(_, verdict)| verdict);
+        let Some(effect) = mine().map(|verdict| verdict.effect).max() else {
             let judged = PolicyVerdict {
                 effect: Effect::Hold,
                 rules: vec![RuleId::no_verdict()],
@@ -114,21 +114,20 @@ impl Verdicts {
             };
             return CombinedVerdict { judged, reason: None, votes: 1, demands: Vec::new() };
         };
-        let strictest: Vec<&&Verdict> = mine.iter().filter(|v| v.effect == effect).collect();
-        let mut rules: Vec<RuleId> = strictest.iter().map(|v| v.rule.clone()).collect();
+        let strictest = || mine().filter(|verdict| verdict.effect == effect);
+        let mut rules: Vec<RuleId> = strictest().map(|verdict| verdict.rule.clone()).collect();
         rules.sort();
         rules.dedup();
-        let grant = strictest.iter().find_map(|v| v.grant.clone());
+        let grant = strictest().find_map(|verdict| verdict.grant.clone());
         let observed = self.observed.iter().find(|(no, _)| *no == call);
         let observed = observed.map(|(_, would)| Box::new(would.clone()));
         CombinedVerdict {
             judged: PolicyVerdict { effect, rules, policy: self.policy, grant, observed },
-            reason: strictest.iter().find_map(|v| v.reason.clone()),
-            votes: strictest.iter().map(|v| v.votes).max().unwrap_or(1).max(1),
-            demands: strictest
-                .iter()
-                .filter(|v| v.effect == Effect::Hold)
-                .filter_map(|v| v.demand.clone())
+            reason: strictest().find_map(|verdict| verdict.reason.clone()),
+            votes: strictest().map(|verdict| verdict.votes).max().unwrap_or(1).max(1),
+            demands: strictest()
+                .filter(|verdict| verdict.effect == Effect::Hold)
+                .filter_map(|verdict| verdict.demand.clone())
                 .collect(),
         }
     }

@@ -22,7 +22,7 @@ use standfast_core::command::{
 use standfast_core::decide::{Answer, Transition};
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
-use standfast_core::event::{Driver, Event, Parent};
+use standfast_core::event::{Driver, Event, OrphanCause, Parent};
 use standfast_core::hold::{AfterGrace, Hold, HoldKind, HoldPolicy, OnDeny, OnTimeout};
 use standfast_core::id::{CallNo, HoldKey, Secret, Seq};
 use standfast_core::json::RawJson;
@@ -360,8 +360,8 @@ fn about_call(scene: &Scene, step: &Step, call: &Call) -> Vec<Command> {
             progress(no, step),
             Command::Suspend(suspend(no.0, attempt, kind_of_wait(step.detail))),
             for_child,
-            Command::Orphan { call: no, attempt, node: NODE },
-            Command::Orphan { call: no, attempt, node: OTHER_NODE },
+            Command::Orphan { call: no, attempt, node: NODE, why: OrphanCause::ServerLost },
+            Command::Orphan { call: no, attempt, node: OTHER_NODE, why: OrphanCause::ServerLost },
         ],
         CallState::Held => vec![progress(no, step), finish_call(no, attempt, step)],
         CallState::Done(CallOutcome::Unknown) => vec![finish_call(no, attempt, step)],
@@ -537,7 +537,7 @@ fn noise(scene: &Scene, step: &Step) -> Command {
         9 => progress(call, step),
         10 => finish_call(call, attempt, step),
         11 => Command::Suspend(suspend(call.0, attempt, kind_of_wait(step.choice))),
-        12 => Command::Orphan { call, attempt, node: OTHER_NODE },
+        12 => Command::Orphan { call, attempt, node: OTHER_NODE, why: OrphanCause::ServerLost },
         13 => Command::Cancel { reason: None }.only_if(step.who < 32),
         14 => Command::Erase { reason: Some("law".into()) },
         15 => Command::Claim(ClaimRun::Worker { worker: someone, period: Millis::seconds(1) }),

@@ -13,7 +13,7 @@ use standfast_core::command::{
 use standfast_core::decide::{self, Answer};
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
-use standfast_core::event::{Driver, Event, Outcome};
+use standfast_core::event::{Driver, Event, OrphanCause, Outcome};
 use standfast_core::hold::{Demand, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
 use standfast_core::id::{CallNo, HoldId, RequestId};
 use standfast_core::message::FileDigest;
@@ -63,7 +63,9 @@ fn a_run_that_is_out_of_time_ends_while_its_call_runs() {
     scene.send(Command::Fail(fail)).unwrap();
     assert_eq!(scene.run.outcome(), Some(Outcome::Failed));
     let before = scene.log.len();
-    scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE }).unwrap();
+    scene
+        .send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost })
+        .unwrap();
     assert_eq!(scene.kinds_after(before), ["call.orphaned"]);
 }
 
@@ -73,7 +75,9 @@ fn a_message_that_cannot_supersede_an_unknown_outcome_supersedes_nothing() {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL, SHELL]);
     scene.begins(1).unwrap();
-    scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE }).unwrap();
+    scene
+        .send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost })
+        .unwrap();
     scene.verdicts = the_rule_says("new", Effect::Hold, 1);
     scene.begins(2).unwrap();
     let before = scene.clone();
@@ -449,7 +453,10 @@ fn a_result_after_erasure_is_not_kept() {
     scene.send(cancel()).unwrap();
     scene.send(Command::Erase { reason: None }).unwrap();
     assert_eq!(scene.finishes(1, 1), Err(Refusal::Erased));
-    assert_eq!(scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE }), Ok(Answer::Done));
+    assert_eq!(
+        scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost }),
+        Ok(Answer::Done)
+    );
     assert_eq!(next::next(&scene.run, scene.now), NextStep::Nothing);
 }
 

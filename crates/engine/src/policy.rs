@@ -3,6 +3,8 @@
 //! Taken when the model replies and again directly before a call starts. What nobody judged is held by the core. The rule
 //! language is the crate `standfast-policy`; what of it an agent keeps is `settings/rules.rs`.
 
+use std::sync::LazyLock;
+
 use standfast_core::approver::Person;
 use standfast_core::command::AskedCall;
 use standfast_core::definition::{Definition, ToolSpec};
@@ -59,6 +61,14 @@ pub const ARGUMENTS_UNREAD: &str = "tool:arguments_unread";
 /// The rule of calls whose arguments break the schema that the model was told.
 pub const ARGUMENTS_BREAK_SCHEMA: &str = "tool:arguments_break_schema";
 
+/// A rule by its name. Those that judge every call are made once.
+fn known_rule(name: &str) -> Option<RuleId> {
+    static USUAL: LazyLock<[Option<RuleId>; 2]> =
+        LazyLock::new(|| [REQUIRES_APPROVAL, NEEDS_NO_APPROVAL].map(|name| RuleId::new(name).ok()));
+    let usual = USUAL.iter().flatten().find(|rule| rule.as_str() == name).cloned();
+    usual.or_else(|| RuleId::new(name).ok())
+}
+
 /// Verdicts on the calls of a reply, numbered as they will be.
 #[must_use]
 pub fn of_reply(
@@ -99,7 +109,7 @@ pub fn of_proposal(
         Effect::Hold | Effect::Deny => WORKER_ASKS,
         Effect::Allow => WORKER_TELLS,
     };
-    let said = RuleId::new(rule).ok().map(|rule| Verdict::new(asks, rule));
+    let said = known_rule(rule).map(|rule| Verdict::new(asks, rule));
     let no = CallNo(run.state.calls_made + 1);
     verdicts.by_call.extend(said.map(|verdict| (no, verdict)));
     verdicts
@@ -132,7 +142,7 @@ pub fn of_run(
     let mut verdicts = Verdicts::default();
     if run.facts.driver == Driver::Outside && definition.tools.is_empty() {
         // Of its own tools a worker has said that somebody is to be asked; what they change is theirs to decide.
-        let rule = RuleId::new(WORKER_ASKS).ok();
+        let rule = known_rule(WORKER_ASKS);
         let asks = rule.map(|rule| Verdict::new(Effect::Hold, rule));
         verdicts.by_call.extend(run.state.calls.iter().filter_map(|call| Some((call.no, asks.clone()?))));
     }
@@ -262,7 +272,7 @@ enum Listing {
 }
 
 fn verdict(effect: Effect, rule: &str, reason: Option<String>) -> Option<Verdict> {
-    Some(Verdict { reason, ..Verdict::new(effect, RuleId::new(rule).ok()?) })
+    Some(Verdict { reason, ..Verdict::new(effect, known_rule(rule)?) })
 }
 
 /// Where no rule has a say.

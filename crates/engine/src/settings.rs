@@ -79,6 +79,8 @@ pub struct Settings {
     pub mirrors: BTreeMap<PathBuf, BTreeSet<AgentName>>,
     /// Where tokens of logins are kept, if they are.
     pub vault: Option<Arc<Vault>>,
+    /// What pages lead a newcomer through; only the embedded demo has something.
+    pub tour: Option<Tour>,
     /// Intercepts A2A requests before the engine gets them: for programs that embed the server. `standfast` sets none.
     pub a2a_interceptor: Option<Arc<dyn A2aInterceptor>>,
 }
@@ -371,6 +373,17 @@ impl Default for FixedSettings {
     }
 }
 
+/// A first minute with the server: an agent that asks before it changes something, and where its effects can be seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tour {
+    /// Whom to ask.
+    pub agent: AgentName,
+    /// For what.
+    pub message: String,
+    /// The file with a line for each effect.
+    pub effects: PathBuf,
+}
+
 impl Settings {
     /// The agent of this name.
     #[must_use]
@@ -404,6 +417,7 @@ impl Settings {
             task_ttl: Some(Millis::hours(24)),
             mirrors: BTreeMap::new(),
             vault: None,
+            tour: None,
             a2a_interceptor: None,
         }
     }

@@ -6,6 +6,7 @@
 
 pub mod login;
 mod nature;
+pub mod preview;
 pub mod read_result;
 pub mod secrets;
 pub mod suspend;
@@ -24,6 +25,7 @@ use standfast_core::name::{SessionId, ToolName, UserId};
 use standfast_core::time::Millis;
 use standfast_core::transcript::Continuation;
 
+use self::preview::{CallPreview, Risk};
 use self::secrets::Secrets;
 
 pub use nature::{
@@ -176,6 +178,16 @@ pub trait Tool: Send + Sync {
 
     /// What is different for a user, since the last look, from how the model of this run was told of it (T3).
     fn changed(&self, _shown: &ToolSpec, _owner: &UserId) -> Option<ToolChange> {
+        None
+    }
+
+    /// What is known of the harm that these arguments can do; none where that is not known.
+    fn risk(&self, _arguments: &str) -> Option<Risk> {
+        None
+    }
+
+    /// What these arguments would do, for the person who decides. Reads at most; may block for as long as that takes.
+    fn preview(&self, _arguments: &str) -> Option<CallPreview> {
         None
     }
 

@@ -208,6 +208,7 @@ macro_rules! conformance {
                 a_decided_hold_leaves_the_lists_and_keeps_its_record,
                 a_hold_is_found_by_its_whole_id_only,
                 every_way_to_close_a_hold_is_recorded,
+                decided_holds_are_listed_by_when_they_were_decided,
                 changes_of_an_open_hold_are_visible,
                 news_from_an_outside_job_is_visible,
                 ;

@@ -21,7 +21,7 @@ use standfast_core::time::Timestamp;
 use crate::batch::{AudienceMember, Batch, ExpectedHead, LeaseChange, SideWrite};
 use crate::contract::Store;
 use crate::error::StoreError;
-use crate::pipeline::{audiences, claim_puts};
+use crate::pipeline::{HoldAudience, audiences, claim_puts};
 use crate::query::{Credential, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow};
 use crate::subscription::{Scope, Subscription, SubscriptionQuery};
 
@@ -236,8 +236,8 @@ async fn runs(
             return Err(StoreError::Corrupt { run: one.run, why: one.why.clone() });
         }
         for row in page.items {
-            let facts = row.run.facts;
-            found.push((facts.id, SessionKey::of(&facts)));
+            let facts = &row.run.facts;
+            found.push((facts.id, SessionKey::of(facts)));
         }
         cursor = page.next;
         if cursor.is_none() {
@@ -438,7 +438,7 @@ impl Import<'_> {
                 self.tenant = Some(tenant);
             }
             Line::Definition { digest, text } => {
-                self.beside.push(SideWrite::Definition { digest, bytes: text.into_bytes() });
+                self.beside.push(SideWrite::Definition { digest, bytes: text.into_bytes().into() });
             }
             Line::Blob { digest, text, .. } => {
                 if digest::of_bytes(text.as_bytes()) != digest {
@@ -504,11 +504,12 @@ impl Import<'_> {
         if self.tenant.as_ref() != Some(&after.facts.tenant) {
             return Err(bad(no, "this run belongs to another tenant"));
         }
-        puts.extend(audiences(run, &events, &(self.audiences)(&after)));
+        let named = (self.audiences)(&after);
+        puts.extend(audiences(run, &events, &HoldAudience { owner: None, named }));
         puts.extend(claim_puts(&after, &events));
         let batch = Batch {
             expected: ExpectedHead { seq, head },
-            row: project::run_row(&after, link.hash),
+            row: project::run_row(after.clone(), link.hash),
             holds: project::hold_changes(before.as_ref(), &events, &after),
             link,
             lease: LeaseChange::Release,

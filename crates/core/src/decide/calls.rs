@@ -11,7 +11,7 @@ use crate::definition::ToolSpec;
 use crate::digest::{self, Digest};
 use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallProgressed, CallReturned, CallStarted, Driver, Event,
-    HoldResolved, ReleaseReason, RunReleased,
+    HoldResolved, OrphanCause, ReleaseReason, RunReleased,
 };
 use crate::hold::{Ask, Demand, Hold, HoldKind, HoldPolicy, Resolution, name_files};
 use crate::id::{CallNo, HoldKey, Incarnation};
@@ -321,9 +321,9 @@ fn may_suspend_call(draft: &Draft<'_>, suspend: &Suspend) -> Result<(), Refusal>
 
 pub(super) fn orphan(
     draft: &mut Draft<'_>,
-    no: CallNo,
-    attempt: u32,
+    (no, attempt): (CallNo, u32),
     node: Incarnation,
+    why: &OrphanCause,
 ) -> Result<Answer, Refusal> {
     let call = call(draft, no)?;
     refuse_unless_current(&call, attempt)?;
@@ -342,7 +342,7 @@ pub(super) fn orphan(
         }
         Stage::Thinking { .. } | Stage::Acting => AfterOrphan::Ask,
     };
-    draft.emit(Event::CallOrphaned(CallOrphaned { call: no, attempt, then }));
+    draft.emit(Event::CallOrphaned(CallOrphaned { call: no, attempt, then, why: Some(why.clone()) }));
     if then == AfterOrphan::Ask {
         let opening = NewHold {
             call: no,

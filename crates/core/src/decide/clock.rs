@@ -6,7 +6,7 @@
 use super::{Answer, Draft};
 use crate::event::{
     AfterOrphan, CallOrphaned, Driver, Event, HoldAssigned, HoldEscalated, HoldExpired, HoldReminded,
-    Outcome, ReleaseReason, RunReleased,
+    OrphanCause, Outcome, ReleaseReason, RunReleased,
 };
 use crate::hold::{AfterGrace, Hold, OnDeny, OnTimeout, Resolution};
 use crate::id::CallNo;
@@ -109,7 +109,8 @@ pub(super) fn unreported_calls_are_unknown(draft: &mut Draft<'_>) {
     let unreported = |call: &&crate::run::Call| call.state == CallState::Ready;
     for call in draft.run.state.calls.iter().filter(unreported).map(|call| call.no).collect::<Vec<_>>() {
         let then = AfterOrphan::Unknown;
-        draft.emit(Event::CallOrphaned(CallOrphaned { call, attempt: 0, then }));
+        let why = Some(OrphanCause::Unreported);
+        draft.emit(Event::CallOrphaned(CallOrphaned { call, attempt: 0, then, why }));
     }
 }
 

@@ -17,7 +17,7 @@ use standfast_core::command::{
 };
 use standfast_core::decide::{self, Answer, Transition};
 use standfast_core::definition::{Definition, ToolSpec};
-use standfast_core::event::{Driver, Envelope, Event, Parent};
+use standfast_core::event::{Driver, Envelope, Event, OrphanCause, Parent};
 use standfast_core::hold::{Ask, EditedArguments, Hold, HoldPolicy, RecordedDecision, Resolution};
 use standfast_core::id::{CallNo, HoldKey, Incarnation, RunId, StorageKind};
 use standfast_core::json::RawJson;
@@ -137,7 +137,9 @@ impl Scene {
         let mut scene = Scene::of_loop();
         scene.the_model_asks(&[SHELL]);
         scene.begins(1).unwrap();
-        scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE }).unwrap();
+        scene
+            .send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost })
+            .unwrap();
         let hold = scene.hold();
         (scene, hold)
     }

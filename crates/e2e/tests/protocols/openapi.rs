@@ -65,6 +65,7 @@ const ROUTES: &[&str] = &[
     "patch /api/v1/sessions/{session}",
     "delete /api/v1/sessions/{session}",
     "get /api/v1/sessions/{session}/pending_executions/{run}",
+    "put /api/v1/sessions/{session}/pending_executions/{run}",
     "get /api/v1/subscriptions",
     "post /api/v1/subscriptions",
     "get /api/v1/subscriptions/{subscription}",
@@ -190,7 +191,10 @@ async fn real_answers_fit_their_schemas() {
     get("/api/v1/sessions", &[]).await;
     let session = get("/api/v1/sessions/{session}", &["s"]).await;
     assert!(session["metadata"]["pending_executions"][id].is_object());
-    get("/api/v1/sessions/{session}/pending_executions/{run}", &["s", id]).await;
+    let pending = "/api/v1/sessions/{session}/pending_executions/{run}";
+    let state = get(pending, &["s", id]).await;
+    let again = check(&server, &document, "put", pending, &["s", id], Some(&state)).await;
+    assert_eq!(again["id"], run["id"], "whatever writes the same JSON says the same");
     get("/api/v1/recovery", &[]).await;
     get("/api/v1/subscriptions", &[]).await;
     get("/api/v1/nodes", &[]).await;

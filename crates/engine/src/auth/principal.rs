@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use standfast_core::approver::Approver;
@@ -93,7 +94,11 @@ impl Principal {
     /// Whoever is at this machine, when no identities are configured.
     #[must_use]
     pub fn local() -> Principal {
-        Principal { scopes: BTreeSet::from([Scope::Admin]), ..Principal::of(UserId::local()) }
+        static LOCAL: LazyLock<Principal> = LazyLock::new(|| Principal {
+            scopes: BTreeSet::from([Scope::Admin]),
+            ..Principal::of(UserId::local())
+        });
+        LOCAL.clone()
     }
 
     /// Whether they administer the server: by their role or by their credential.

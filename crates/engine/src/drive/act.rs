@@ -11,7 +11,7 @@ use standfast_core::command::{
     Begin, Command, FailKind, FailRun, FinishCall, StoredCall, Suspend, SuspendFor,
 };
 use standfast_core::digest;
-use standfast_core::event::{Envelope, Event};
+use standfast_core::event::{Envelope, Event, OrphanCause};
 use standfast_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Secret};
 use standfast_core::message::ToolResult;
 use standfast_core::name::{AgentName, ToolName};
@@ -97,7 +97,10 @@ impl Drive {
             if self.begun.remove(&attempt) {
                 self.run_tool(run, running).await?
             } else {
-                self.orphan(running).await?
+                // A node that does not know its own call any more has lost what drove the run.
+                let is_ours = running.node == self.drives.host.node;
+                let why = if is_ours { OrphanCause::Crash } else { OrphanCause::ServerLost };
+                self.orphan(running, why).await?
             }
         }
         self.wait_for_news().await
@@ -106,7 +109,7 @@ impl Drive {
     async fn begin_all(&mut self, run: &Run, ready: Vec<CallNo>) -> Result<(), EngineError> {
         // Before anything starts, everything below it is durable. The log has its arguments only then.
         self.settle().await?;
-        if self.pipeline.tip().is_none_or(|now| now != run) {
+        if self.pipeline.tip().is_none_or(|now| **now != *run) {
             // What made these calls ready lost its race: there may be no such calls.
             return Ok(());
         }
@@ -265,7 +268,7 @@ impl Drive {
     }
 
     /// A call that somebody started and does not run any more; a node knows at once that it lost its own.
-    async fn orphan(&mut self, lost: StartedCall) -> Result<(), EngineError> {
+    async fn orphan(&mut self, lost: StartedCall, why: OrphanCause) -> Result<(), EngineError> {
         if lost.node != self.drives.host.node {
             let from = lost.start_by.plus(self.drives.host.settings().limits.orphan_margin);
             while from > self.drives.host.clock.now() {
@@ -283,7 +286,7 @@ impl Drive {
         let command = if self.goes_on_by_looking(lost.call) {
             Command::Return { call: lost.call, attempt: lost.attempt }
         } else {
-            Command::Orphan { call: lost.call, attempt: lost.attempt, node }
+            Command::Orphan { call: lost.call, attempt: lost.attempt, node, why }
         };
         self.push(command, Verdicts::default()).await?;
         self.settle().await
@@ -315,7 +318,7 @@ impl Drive {
                     && call.attempt == running.attempt
             });
             if is_open {
-                self.orphan(running).await?;
+                self.orphan(running, OrphanCause::RunEnded).await?;
             }
         }
         self.settle().await
@@ -376,11 +379,13 @@ impl Drive {
             // What the tool did until then nobody knows (C35).
             Ok((_, ToolEnd::Ran(Outcome::Unknown(why)))) => {
                 tracing::warn!(run = %self.run, %call, why, "drive: outcome unknown");
-                self.push(Command::Orphan { call, attempt, node }, Verdicts::default()).await
+                let why = OrphanCause::Tool(why);
+                self.push(Command::Orphan { call, attempt, node, why }, Verdicts::default()).await
             }
             Err(panic) => {
                 tracing::error!(run = %self.run, %call, %panic, "drive: the tool panicked; outcome unknown");
-                self.push(Command::Orphan { call, attempt, node }, Verdicts::default()).await
+                let why = OrphanCause::Crash;
+                self.push(Command::Orphan { call, attempt, node, why }, Verdicts::default()).await
             }
         }
     }

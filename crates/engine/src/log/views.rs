@@ -2,11 +2,12 @@
 //!
 //! Lists and waiting are `reads`; what receivers are sent is `deliver`. The functions at the end are pure: what a log says.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use standfast_core::body::Body;
-use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::{Ask, Demand, Hold, HoldKind, RecordedDecision, name_files};
+use standfast_core::event::{Envelope, Event, OrphanCause};
+use standfast_core::hold::{self, Ask, Demand, Hold, HoldKind, RecordedDecision, name_files};
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::name::AgentName;
@@ -19,12 +20,13 @@ use super::drift::{Drift, drift};
 use super::{Log, Snapshot};
 use crate::EngineError;
 use crate::auth::{Principal, ToDecide, WhyNot, may_decide, may_decide_as_well, may_log_in, who_decides};
+use crate::tool::preview::{CallPreview, Risk};
 
 /// A run with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunView {
     /// The fold of its events.
-    pub run: Run,
+    pub run: Arc<Run>,
     /// What came out, once it has ended.
     pub result: Option<Body>,
     /// Why it did not complete.
@@ -46,8 +48,12 @@ pub struct HoldView {
     pub prompt: Option<String>,
     /// What its tool does, as the run was told.
     pub description: Option<String>,
-    /// Whether what its tool does can be undone.
+    /// Whether what its call does can be undone; none where that is not known.
     pub reversible: Option<bool>,
+    /// What is known of the harm that its call can do.
+    pub risk: Option<Risk>,
+    /// Why nobody knows what the call did, of an unknown outcome.
+    pub unknown_because: Option<OrphanCause>,
     /// Its decision.
     pub recorded: Option<RecordedDecision>,
     /// The runs above its run, the root first, each with its agent; empty when it is no sub-run.
@@ -109,7 +115,18 @@ impl Views {
             None => (None, None),
         };
         let holds_below = self.log.holds_below(run).await?;
-        Ok(RunView { run: run.clone(), result, reason, holds_below })
+        Ok(RunView { run: snapshot.stored().row.run.clone(), result, reason, holds_below })
+    }
+
+    /// What the call of a hold would do, as its tool sees it now; none where the tool cannot say, and of what is decided.
+    pub async fn preview(&self, snapshot: &Snapshot, view: &HoldView) -> Option<CallPreview> {
+        let (tool, arguments) = (view.row.tool.as_ref()?, view.arguments.clone()?);
+        if view.row.closed.is_some() {
+            return None;
+        }
+        let agent = self.log.host.agent(&snapshot.run().facts.agent).ok()?;
+        let tool = agent.tools.get(tool)?.clone();
+        tokio::task::spawn_blocking(move || tool.preview(arguments.text())).await.ok().flatten()
     }
 
     /// A hold, pending or decided, if the caller may see it; with what is different now from when it was asked.
@@ -152,12 +169,21 @@ impl Views {
                 _,
             ) => None,
         };
+        let agent = self.log.host.agent(&run.facts.agent).ok();
+        let tool = row.tool.as_ref().and_then(|tool| agent.as_ref()?.tools.get(tool).cloned());
+        let harm = tool.zip(arguments.as_ref()).and_then(|(tool, arguments)| tool.risk(arguments.text()));
+        // A definition says `false` also of tools of which nothing is known.
+        let promised = spec.filter(|spec| spec.reversible).map(|_| Risk::Reversible);
+        // A rule may know better than the tool, and only make it worse.
+        let promised_by_rules = ask.stakes.reversible;
+        let is_lost = promised_by_rules == Some(false) || ask.stakes.risk == Some(hold::Risk::Destructive);
+        let risk = if is_lost { Some(Risk::Destructive) } else { harm.or(promised) };
         let approvers = self.log.host.approvers(&run.facts.agent);
         let demands = demands(&row, run, events);
-        let hold = ToDecide { demands: &demands, ..ToDecide::of(&row, run) };
-        let may_log_in = may_log_in(who, &run.facts, hold, &approvers);
-        let standing = may_decide(who, &run.facts, hold, &approvers);
-        let deciders = who_decides(&run.facts, hold, &approvers);
+        let to_decide = ToDecide { demands: &demands, ..ToDecide::of(&row, run) };
+        let may_log_in = may_log_in(who, &run.facts, to_decide, &approvers);
+        let standing = may_decide(who, &run.facts, to_decide, &approvers);
+        let deciders = who_decides(&run.facts, to_decide, &approvers);
         let open = run.hold(row.id.key).cloned();
         let now = self.log.host.clock.now();
         let is_asked_as_well =
@@ -169,15 +195,12 @@ impl Views {
             let reason = ask.reason.iter().map(|reason| format!("{reason}. "));
             ask.reason = Some(reason.chain([format!("Warning: {warning}")]).collect());
         }
-        // A rule may know better than the tool, and only make it worse.
-        let reversible = match (ask.stakes.reversible, spec.map(|spec| spec.reversible)) {
-            (Some(rules), Some(tool)) => Some(rules && tool),
-            (rules, tool) => rules.or(tool),
-        };
         Ok(HoldView {
             ask,
             description: spec.map(|spec| spec.description.clone()),
-            reversible,
+            reversible: risk.map(|risk| risk != Risk::Destructive).or(promised_by_rules),
+            risk,
+            unknown_because: (row.kind == HoldKind::Recovery).then(|| cause(&row, events)).flatten(),
             row,
             arguments,
             prompt,
@@ -193,6 +216,15 @@ impl Views {
             may_log_in,
         })
     }
+}
+
+/// Why nobody knows what the call of an unknown outcome did.
+fn cause(row: &HoldRow, events: &[Envelope]) -> Option<OrphanCause> {
+    let before = events.iter().rev().filter(|envelope| envelope.seq < row.at);
+    before.map(|envelope| &envelope.event).find_map(|event| match event {
+        Event::CallOrphaned(orphaned) if orphaned.call == row.id.key.call => orphaned.why.clone(),
+        _ => None,
+    })
 }
 
 /// The result of a run, and why it did not complete.

@@ -69,7 +69,7 @@ impl Log {
     }
 
     /// The fold of a run, if the caller may see it.
-    pub(crate) async fn see(&self, who: &Principal, run: RunId) -> Result<Run, EngineError> {
+    pub(crate) async fn see(&self, who: &Principal, run: RunId) -> Result<Arc<Run>, EngineError> {
         Ok(self.visible(who, run).await?.row.run)
     }
 

@@ -13,7 +13,6 @@ use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallNo, HoldId};
 use standfast_core::project::RunRow;
 use standfast_core::refusal::Refusal;
-use standfast_store::SideWrite;
 use standfast_store::pipeline::Writes;
 
 use super::{Decision, Submit};
@@ -146,7 +145,7 @@ impl Logins {
         let authority = may_decide(who, facts, ToDecide::of(&row, snapshot.run()), &approvers);
         let before = self.log.definition(&facts.agent, snapshot.run().state.definition).await?;
         let PinnedDefinition { definition, digest } = agent.pin_like(&before);
-        let put = SideWrite::Definition { digest, bytes: definition.to_bytes() };
+        let put = self.log.put_definition(digest, &definition);
         let change = Change {
             actor: Actor::Person(who.user.clone()),
             authority: Authority {

@@ -217,6 +217,13 @@ impl Config {
         signing_key(&self.file.server)
     }
 
+    /// The files of the server's own certificate and of its key, if it has one.
+    #[must_use]
+    pub fn tls_files(&self) -> Option<(PathBuf, PathBuf)> {
+        let tls = self.file.server.tls.as_ref()?;
+        Some((absolute(&self.folder, &tls.certificate), absolute(&self.folder, &tls.key)))
+    }
+
     /// How heads of the database are signed, if they are.
     #[must_use]
     pub fn heads(&self) -> Option<HeadSettings> {

@@ -24,7 +24,8 @@ pub use agent::{A2a as AgentA2a, Agent, Engine, Hitl, Mode, Reasoning, Skill, Ta
 pub use llm::{Llm, LlmType};
 pub use policy::{Grants, GrantsFor, Policy, PolicyEffect, PolicyMode, ScopedPolicy};
 pub use server::{
-    A2aDecisions, AsyncTools, Audit, Auth, CardSignature, Inboxes, Jwt, Limits, Server, network,
+    A2aDecisions, AsyncTools, Audit, Auth, CardSignature, Inboxes, Jwt, Limits, Log, LogFormat, Server, Tls,
+    network,
 };
 pub use store::{Backend, Driver, Files, SessionStore, Sql, SslMode};
 pub use tool::{

@@ -41,6 +41,8 @@ pub struct ToolPlan {
     pub kind: ToolType,
     /// Whether a person is asked.
     pub asks: bool,
+    /// Whether it depends on the call, or on the tools of an MCP server, if a person is asked.
+    pub may_ask: bool,
     /// The agent that it hands work to, if that is what it does.
     pub agent: Option<String>,
 }
@@ -88,7 +90,8 @@ fn listed(name: &str, file: &File) -> Option<ToolPlan> {
         Some(ToolKind::Agent(keys)) => keys.agent.clone(),
         Some(_) | None => None,
     };
-    let plan = ToolPlan { name: name.to_owned(), kind, asks: asks(name, kind, tool, file), agent };
+    let asks = asks(name, kind, tool, file);
+    let plan = ToolPlan { name: name.to_owned(), kind, asks, may_ask: may_ask(kind, tool, asks), agent };
     tool.is_none_or(|tool| tool.common.enabled != Some(false)).then_some(plan)
 }
 
@@ -99,7 +102,7 @@ fn asks_agent(sub_agent: &str, file: &File) -> Option<ToolPlan> {
         listed(&name, file)
     } else {
         let (kind, agent) = (ToolType::Agent, Some(sub_agent.to_owned()));
-        Some(ToolPlan { asks: asks(&name, kind, None, file), name, kind, agent })
+        Some(ToolPlan { asks: asks(&name, kind, None, file), may_ask: false, name, kind, agent })
     }
 }
 
@@ -112,6 +115,20 @@ pub(super) fn sub_agent_tool(sub_agent: &str) -> String {
 fn asks(name: &str, kind: ToolType, tool: Option<&Tool>, file: &File) -> bool {
     let said = tool.and_then(|tool| tool.common.requires_approval);
     said.unwrap_or(kind.needs_approval()) || file.policy.high_risk_tools.iter().any(|risky| risky == name)
+}
+
+/// Tools that judge each call: commands that the entry frees, unless they are of a kind that always asks; remote agents
+/// whose card nobody has seen; and the tools of an MCP server, each by its own annotations.
+fn may_ask(kind: ToolType, tool: Option<&Tool>, asks: bool) -> bool {
+    match (kind, tool.and_then(|tool| tool.kind.as_ref())) {
+        (ToolType::Mcp, Some(ToolKind::Mcp(keys))) => {
+            let said = tool.and_then(|tool| tool.common.requires_approval);
+            let frees_some = keys.overrides.values().any(|own| own.requires_approval == Some(false));
+            said != Some(true) || frees_some
+        }
+        (ToolType::Command | ToolType::A2a, _) => !asks,
+        _ => false,
+    }
 }
 
 /// What deny and silence do to an agent's holds (C7).

@@ -165,7 +165,7 @@ async fn f30_an_open_hold_keeps_its_deadline() {
         let mut site = Site::new();
         site.holds = HoldPolicy { timeout: Some(Millis::hours(1)), ..HoldPolicy::default() };
         let (engine, run) = waiting(&site).await;
-        let before = engine.load(run).await.unwrap().row.run.state.holds;
+        let before = engine.load(run).await.unwrap().row.run.state.holds.clone();
         site.holds = HoldPolicy { timeout: Some(Millis(1)), ..HoldPolicy::default() };
         engine.reload(site.settings());
         tokio::time::sleep(std::time::Duration::from_millis(150)).await;

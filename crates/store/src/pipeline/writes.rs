@@ -11,6 +11,7 @@ use standfast_core::effect::EffectClaim;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::{Demand, HoldKind};
 use standfast_core::id::{CallNo, HoldId, HoldKey, Incarnation, RunId};
+use standfast_core::name::UserId;
 use standfast_core::next::{NextStep, next};
 use standfast_core::project::ResolutionKind;
 use standfast_core::run::Run;
@@ -33,9 +34,29 @@ pub struct Writes {
     /// it is repeated.
     pub puts: Vec<SideWrite>,
     /// Who may see and decide the holds that are opened.
-    pub audience: Vec<AudienceMember>,
+    pub audience: HoldAudience,
     /// Who is notified of what.
     pub notices: Vec<NoticeRule>,
+}
+
+/// Who may see and decide the holds that an append opens; most open none, so it is spelled out only then.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HoldAudience {
+    /// The owner of the run.
+    pub owner: Option<UserId>,
+    /// Those named beside them.
+    pub named: Vec<AudienceMember>,
+}
+
+impl HoldAudience {
+    fn members(&self) -> Vec<AudienceMember> {
+        let mut who = Vec::with_capacity(self.named.len() + 1);
+        who.extend(self.owner.as_ref().map(AudienceMember::user));
+        who.extend(self.named.iter().cloned());
+        who.sort();
+        who.dedup();
+        who
+    }
 }
 
 /// What happens to the lease with an append.
@@ -73,6 +94,8 @@ pub enum NoticeTrigger {
     QuestionAsked,
     /// A hold ended, and its call does not go on.
     HoldGivenUp,
+    /// Anything happened.
+    RunChanged,
 }
 
 /// What is written beside the events of an append, for what was decided.
@@ -144,6 +167,7 @@ impl NoticeTrigger {
         match self {
             NoticeTrigger::QuestionAsked => asks_people(envelope),
             NoticeTrigger::HoldGivenUp => hold_given_up(envelope).is_some(),
+            NoticeTrigger::RunChanged => true,
         }
     }
 }
@@ -205,9 +229,9 @@ pub(crate) fn claim_puts(run: &Run, events: &[Envelope]) -> impl Iterator<Item =
 }
 
 /// Who may see and decide the holds that these events open or change: these people, and whoever the events name.
-pub(crate) fn audiences(run: RunId, events: &[Envelope], who: &[AudienceMember]) -> Vec<SideWrite> {
+pub(crate) fn audiences(run: RunId, events: &[Envelope], who: &HoldAudience) -> Vec<SideWrite> {
     let shown = events.iter().filter_map(|envelope| match &envelope.event {
-        Event::HoldOpened(opened) => Some((opened.hold, with_approvers(who.to_vec(), &opened.demands))),
+        Event::HoldOpened(opened) => Some((opened.hold, with_approvers(who.members(), &opened.demands))),
         // Other arguments may be other people's business as well.
         Event::HoldEdited(edited) => Some((edited.hold, with_approvers(Vec::new(), &edited.demands))),
         Event::HoldEscalated(escalated) => Some((escalated.hold, members(&escalated.to))),

@@ -111,11 +111,11 @@ pub(super) fn agent(name: String, agent: &Agent) -> wire::AgentBody {
     }
 }
 
-pub(super) fn run_view(view: &RunView) -> wire::RunBody {
-    let result = view.result.as_ref().and_then(body);
+pub(super) fn run_view(view: RunView) -> wire::RunBody {
+    let result = view.result.and_then(body);
     let below = |(id, of): &(HoldId, HoldKind)| wire::OpenHold { id: id.to_string(), kind: kind(*of) };
     let holds_below = view.holds_below.iter().map(below).collect();
-    wire::RunBody { result, reason: view.reason.clone(), holds_below, ..run(&view.run) }
+    wire::RunBody { result, reason: view.reason, holds_below, ..run(&view.run) }
 }
 
 pub(super) fn run(run: &Run) -> wire::RunBody {
@@ -287,12 +287,12 @@ pub(super) fn hold(row: &HoldRow) -> wire::HoldBody {
 }
 
 pub(super) fn hold_view(view: HoldView) -> wire::HoldDetail {
-    let question = view.ask.question.as_ref().and_then(Body::inline).map(str::to_owned);
+    let question = view.ask.question.and_then(inline);
     let open = view.open.as_ref();
     wire::HoldDetail {
         hold: hold(&view.row),
         arguments_text: view.arguments.as_ref().map(|arguments| arguments.text().to_owned()),
-        arguments: view.arguments.as_ref().and_then(raw),
+        arguments: view.arguments.map(raw),
         reason: view.ask.reason,
         because: view.ask.stakes.because,
         risk: view.ask.stakes.risk.map(|risk| risk.as_str().to_owned()),
@@ -305,11 +305,11 @@ pub(super) fn hold_view(view: HoldView) -> wire::HoldDetail {
         drift: view.drift.into_iter().map(drift).collect(),
         question: question.or(view.prompt),
         options: view.ask.options,
-        answer_schema: view.ask.answer_schema.as_ref().and_then(raw),
-        interim: view.ask.interim.as_ref().and_then(Body::inline).map(str::to_owned),
+        answer_schema: view.ask.answer_schema.map(raw),
+        interim: view.ask.interim.and_then(inline),
         external_ref: view.ask.external_ref,
         expected_at: view.ask.expected_at.map(rfc3339),
-        data: view.ask.data.as_ref().and_then(body),
+        data: view.ask.data.and_then(body),
         path: view.path.into_iter().map(above).collect(),
         votes: open.map(people::votes),
         assigned_until: open.and_then(|hold| hold.assigned_until).map(rfc3339),
@@ -379,16 +379,24 @@ pub(super) fn hold_id(run: RunId, key: HoldKey) -> String {
     HoldId { run, key }.to_string()
 }
 
-/// A text becomes a JSON string, JSON stays as it is.
-fn body(body: &Body) -> Option<Box<wire::RawText>> {
+/// The text of a value that stands where it is shown.
+fn inline(body: Body) -> Option<String> {
     match body {
-        Body::Text(text) => raw(&RawJson::string(text)),
-        Body::Json(json) => raw(json),
+        Body::Text(text) => Some(text),
+        Body::Json(json) => Some(json.text().to_owned()),
         Body::Blob(_) => None,
     }
 }
 
-fn raw(json: &RawJson) -> Option<Box<wire::RawText>> {
-    let raw = RawValue::from_string(json.text().to_owned()).ok()?;
-    Some(Box::new(wire::RawText(raw)))
+/// A text becomes a JSON string, JSON stays as it is.
+fn body(body: Body) -> Option<Box<wire::RawText>> {
+    match body {
+        Body::Text(text) => Some(raw(RawJson::string(&text))),
+        Body::Json(json) => Some(raw(json)),
+        Body::Blob(_) => None,
+    }
+}
+
+fn raw(json: RawJson) -> Box<wire::RawText> {
+    Box::new(wire::RawText(json.into_raw()))
 }

@@ -11,16 +11,15 @@ use axum::{Extension, Json};
 use standfast_core::command::{Choice, Say};
 use standfast_core::digest::Digest;
 use standfast_core::id::{HoldId, RunId, Seq};
-use standfast_core::name::{AgentName, BadName, SessionId, ToolName};
+use standfast_core::name::{AgentName, BadName, SessionId};
 use standfast_engine::auth::Principal;
-use standfast_engine::{
-    Acceptance, Decision, EngineError, HoldList, LookedUpRun, NewRun, RunList, StartedRun,
-};
+use standfast_engine::{Acceptance, Decision, EngineError, LookedUpRun, NewRun, RunList, RunView, StartedRun};
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::hold_lists::{self, AskedHolds};
 use super::{events, map, nodes, people, sessions, subscriptions, wire};
 use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, refusal};
 
@@ -68,7 +67,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .merge(people::routes())
         .routes(routes!(sessions::sessions))
         .routes(routes!(sessions::session, sessions::change_session, sessions::delete_session))
-        .routes(routes!(sessions::pending))
+        .routes(routes!(sessions::pending, sessions::restore))
         .merge(subscriptions::routes())
         .routes(routes!(nodes::nodes))
 }
@@ -125,8 +124,13 @@ async fn start(
         Err(error) => Err(error),
     };
     let view = view.map_err(about(id))?;
+    Ok(placed(StatusCode::CREATED, id, view))
+}
+
+/// A run, with the address where it is from now on.
+pub(super) fn placed(status: StatusCode, id: RunId, view: RunView) -> Response {
     let location = [(header::LOCATION, format!("/api/v1/runs/{id}"))];
-    Ok((StatusCode::CREATED, location, Json(map::run_view(&view))).into_response())
+    (status, location, Json(map::run_view(view))).into_response()
 }
 
 /// Lists runs, newest first.
@@ -164,7 +168,7 @@ async fn run(
     let seen = app.engine.reads().look_up(&who, run).await.map_err(about(run))?;
     Ok(Json(match seen {
         LookedUpRun::Run(snapshot) => {
-            map::run_view(&app.engine.reads().run_view(&snapshot).await.map_err(about(run))?)
+            map::run_view(app.engine.reads().run_view(&snapshot).await.map_err(about(run))?)
         }
         LookedUpRun::Quarantined(found) => map::unreadable(&found),
     }))
@@ -237,7 +241,7 @@ async fn say(
     let say = Say { message: map::message(body.input)?, on_hold: map::on_hold(body.on_hold) };
     app.engine.say(&who, run, say, once).await.map_err(about(run))?;
     let view = app.engine.run(&who, run).await.map_err(about(run))?;
-    Ok(Json(map::run_view(&view)))
+    Ok(Json(map::run_view(view)))
 }
 
 /// Cancels a run.
@@ -255,10 +259,10 @@ async fn cancel(
     let run = run_id(&run)?;
     app.engine.cancel(&who, run, body.reason, once).await.map_err(about(run))?;
     let view = app.engine.run(&who, run).await.map_err(about(run))?;
-    Ok(Json(map::run_view(&view)))
+    Ok(Json(map::run_view(view)))
 }
 
-/// Lists open holds, oldest first.
+/// Lists holds: open ones oldest first, decided ones by when they were decided, the latest first.
 #[utoipa::path(
     get, path = "/holds", tag = "holds", params(wire::HoldsArgs),
     responses((status = 200, body = wire::Holds), DefaultAnswers)
@@ -268,17 +272,24 @@ async fn holds(
     Extension(who): CallerOf,
     Args(args): Args<wire::HoldsArgs>,
 ) -> ApiResult<Json<wire::Holds>> {
-    let list = HoldList {
-        kind: args.kind.map(map::core_kind),
-        agent: args.agent.map(AgentName::new).transpose().map_err(bad_name)?,
-        tool: args.tool.map(ToolName::new).transpose().map_err(bad_name)?,
-        session: args.session.map(SessionId::new).transpose().map_err(bad_name)?,
-        cursor: args.cursor,
-        limit: args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
+    let refused = |error: EngineError| refusal::problem(None, &error);
+    let (reads, limit) = (app.engine.reads(), args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX));
+    let (rows, next) = match hold_lists::asked(args, app.engine.clock().now(), limit)? {
+        AskedHolds::Open(list) => {
+            let page = reads.holds(&who, list).await.map_err(refused)?;
+            (page.items, page.next)
+        }
+        AskedHolds::Found(search) => {
+            let found = reads.find_holds(&who, &search).await.map_err(refused)?;
+            (found.items.into_iter().map(|view| view.row).collect(), found.next)
+        }
+        AskedHolds::Decided(list) => {
+            let page = reads.history(&who, &list).await.map_err(refused)?;
+            (page.items, page.next)
+        }
     };
-    let page = app.engine.reads().holds(&who, list).await.map_err(|error| refusal::problem(None, &error))?;
-    let holds = page.items.iter().map(map::hold).collect();
-    Ok(Json(wire::Holds { holds, next_cursor: page.next.map(|next| next.to_string()) }))
+    let holds = rows.iter().map(map::hold).collect();
+    Ok(Json(wire::Holds { holds, next_cursor: next.map(|next| next.to_string()) }))
 }
 
 /// A hold with everything needed to decide it.

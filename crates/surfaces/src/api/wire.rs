@@ -47,8 +47,8 @@ pub(super) struct InputPart {
 }
 
 /// When the response is sent.
-#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, Default, ToSchema)]
+#[schema(rename_all = "snake_case")]
 pub(super) enum Wait {
     /// When the run is durable.
     #[default]
@@ -100,8 +100,8 @@ pub(super) struct ResolveHold {
     pub(super) wait: Wait,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "snake_case")]
 pub(super) enum ResolutionWord {
     Approve,
     Deny,
@@ -126,23 +126,51 @@ pub(super) struct RunsArgs {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct HoldsArgs {
-    /// Only open holds are listed; naming anything else is an error.
-    #[expect(dead_code, reason = "there is nothing to choose from")]
+    /// `open` (the default), `decided` for everything that is not open, or the outcome: `approved`, `edited`, `denied`,
+    /// `answered`, `failed`, `expired`, `withdrawn`, `superseded`.
     #[param(inline)]
     pub(super) state: Option<ListedState>,
     pub(super) kind: Option<HoldKindWord>,
     pub(super) agent: Option<String>,
     pub(super) tool: Option<String>,
+    /// Of open holds.
     pub(super) session: Option<String>,
+    /// Of open holds: text in what is asked.
+    pub(super) q: Option<String>,
+    /// Of open holds: who started the run.
+    pub(super) owner: Option<String>,
+    /// Of open holds: `read_only`, `reversible`, `destructive` or `unknown`.
+    pub(super) risk: Option<String>,
+    /// Of open holds: `passed`, `1h`, `24h`, `7d` or `none`.
+    pub(super) deadline: Option<String>,
+    /// Of open holds: `1` for those that the caller may decide and that are not assigned to somebody else.
+    pub(super) mine: Option<String>,
+    /// Of open holds: `age` (the default) or `deadline`.
+    pub(super) sort: Option<String>,
+    /// Of decided holds: who decided.
+    pub(super) by: Option<String>,
+    /// Of decided holds: decided on this day or at this instant, or later.
+    pub(super) since: Option<String>,
+    /// Of decided holds: decided before this day or instant.
+    pub(super) until: Option<String>,
     #[param(format = "uint64")]
     pub(super) cursor: Option<u64>,
     pub(super) limit: Option<usize>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ListedState {
     Open,
+    Decided,
+    Approved,
+    Edited,
+    Denied,
+    Answered,
+    Failed,
+    Expired,
+    Withdrawn,
+    Superseded,
 }
 
 /// From where on.
@@ -553,6 +581,15 @@ pub(super) struct SessionArgs {
     /// Required if several agents have a session of this name.
     pub(super) agent: Option<String>,
     /// The owner of the session. Default: you.
+    pub(super) owner: Option<String>,
+}
+
+/// Whose run is restored.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RestoreArgs {
+    /// The owner of the run. Default: you.
     pub(super) owner: Option<String>,
 }
 

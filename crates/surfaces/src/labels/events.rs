@@ -98,7 +98,8 @@ pub fn describe(event: &Event, kind: Option<HoldKind>) -> EventLabel {
                 AfterOrphan::Ask => "a person is asked",
                 AfterOrphan::Unknown => "the outcome stays unknown",
             };
-            EventLabel::plain(format!("Outcome of call {} unknown: {then}", orphaned.call))
+            let because = orphaned.why.as_ref().map(|why| said("why", &super::unknown_because(Some(why))));
+            EventLabel::with(format!("Outcome of call {} unknown: {then}", orphaned.call), because)
         }
         Event::CallContradicted(finished) => {
             let title =

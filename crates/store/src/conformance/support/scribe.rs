@@ -148,7 +148,7 @@ impl Scribe {
     #[must_use]
     pub fn pinned(&self, row: &RunRow) -> SideWrite {
         let digest = row.run.state.definition;
-        SideWrite::Definition { digest, bytes: self.definitions[&digest].to_bytes() }
+        SideWrite::Definition { digest, bytes: self.definitions[&digest].to_bytes().into() }
     }
 
     /// The first append of a run.
