@@ -2,7 +2,7 @@
 //!
 //! Nothing else uses these types. JSON that people decide on stays raw text; instants are RFC 3339.
 
-mod rules;
+mod hold_detail;
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,7 @@ use standfast_core::execution_state::ExecutionState;
 use standfast_core::receipt::{CallEffect, Report};
 use utoipa::{IntoParams, ToSchema};
 
-use super::people::{DelegationBody, EscalationBody, VotesBody};
-pub(super) use rules::{DemandBody, DriftBody, FindingBody};
+pub(super) use hold_detail::{DemandBody, DriftBody, FindingBody, HoldDetail, ParentRun};
 
 /// A new run.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -377,98 +376,6 @@ pub(super) enum HowWord {
     Expired,
     Withdrawn,
     Superseded,
-}
-
-/// A hold with what people need to decide it.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct HoldDetail {
-    #[serde(flatten)]
-    pub(super) hold: HoldBody,
-    /// The arguments, byte for byte.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<serde_json::Value>)]
-    pub(super) arguments: Option<Box<RawText>>,
-    /// The same as a text, for clients whose JSON loses digits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) arguments_text: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reason: Option<String>,
-    /// Why the rules that hold it do, in their own words.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) because: Vec<String>,
-    /// The worst risk class that a matching rule names: `low`, `medium`, `high` or `destructive`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) risk: Option<String>,
-    /// Whether what the call does can be undone, as its tool and the rules say.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reversible: Option<bool>,
-    /// What the read-only calls found that rules want made before people are asked.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) findings: Vec<FindingBody>,
-    /// Who may decide, in words.
-    pub(super) deciders: String,
-    /// Whether the caller may decide.
-    pub(super) may_decide: bool,
-    /// Why the caller may not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) why_not: Option<String>,
-    /// What each rule that holds it demands; each must be met.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) demands: Vec<DemandBody>,
-    /// What is different now from when it was asked.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) drift: Vec<DriftBody>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) question: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) options: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<serde_json::Value>)]
-    pub(super) answer_schema: Option<Box<RawText>>,
-    /// Progress of the external job.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) interim: Option<String>,
-    /// The id of the job in the external system.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) external_ref: Option<String>,
-    /// When the job is expected to end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) expected_at: Option<String>,
-    /// What is shown with the question, as it came; of a login `server_name`, `auth_server`, `scopes` and `auth_url`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<serde_json::Value>)]
-    pub(super) data: Option<Box<RawText>>,
-    /// The parent runs, the root first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) path: Vec<ParentRun>,
-    /// How the vote stands; absent once it is decided.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) votes: Option<VotesBody>,
-    /// Until when it is assigned.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) assigned_until: Option<String>,
-    /// When people are reminded next.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) remind_at: Option<String>,
-    /// Who is, or will be, asked as well.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) escalations: Vec<EscalationBody>,
-    /// Who decides in whose place.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) delegations: Vec<DelegationBody>,
-    /// Until when a late decision is taken, of a hold that expired and is kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) grace_ends_at: Option<String>,
-    /// The decision came after the deadline.
-    #[serde(skip_serializing_if = "is_false")]
-    pub(super) late: bool,
-}
-
-/// A parent run of a sub-run.
-#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(super) struct ParentRun {
-    pub(super) run: String,
-    pub(super) agent: String,
 }
 
 /// The result of a decision.

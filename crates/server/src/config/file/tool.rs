@@ -98,7 +98,7 @@ pub struct CommonKeys {
     /// What names what a call does in the world, made of its arguments, such as `refund:{payment_id}`: over all runs, sessions
     /// and agents there is at most one start for a name. A second call for it needs a person, who is shown the first and what
     /// came of it.
-    #[garde(inner(custom(effect_key)))]
+    #[garde(inner(custom(key_template)))]
     pub effect_key: Option<String>,
     /// Whether the person who started a run may decide about a call of this tool. The strictest of server, agent and
     /// tool wins.
@@ -109,7 +109,7 @@ pub struct CommonKeys {
     pub policy: Option<ScopedPolicy>,
 }
 
-fn effect_key(text: &str, (): &()) -> garde::Result {
+fn key_template(text: &str, (): &()) -> garde::Result {
     KeyTemplate::parse(text).map(drop).map_err(garde::Error::new)
 }
 
