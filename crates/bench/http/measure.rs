@@ -23,7 +23,7 @@ pub(crate) struct Measured {
     pub(crate) approve_ms: Vec<f64>,
     /// What the server used for all of them.
     pub(crate) usage: Usage,
-    /// What one cycle comes to inside the server; none where nothing was counted.
+    /// What one cycle costs inside the server; none where nothing was counted.
     pub(crate) counts: Option<Counts>,
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn all(plan: &Plan) -> Results {
     results
 }
 
-/// What one cycle comes to inside a server of this kind, if there is a build that counts.
+/// What one cycle costs inside a server of this kind, if there is a build that counts.
 fn counted(runtime: &Runtime, kind: &str, at: usize, cycle: Cycle) -> Option<Counts> {
     Build::Counting.program()?;
     let directory = tempfile::tempdir().unwrap();

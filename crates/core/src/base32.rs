@@ -3,7 +3,24 @@
 //! Chosen over hex (a quarter longer) and base 64 (needs two cases and signs that break when double-clicked).
 //! The alphabet is in byte order, so ids that begin with a time sort by it as text too.
 
+use std::fmt;
+
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// A text that is not an id of the wanted kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadId {
+    /// The kind of id that was wanted, such as `run`.
+    pub wanted: &'static str,
+}
+
+impl fmt::Display for BadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "this is not the id of a {}", self.wanted)
+    }
+}
+
+impl std::error::Error for BadId {}
 
 /// The text of `bytes`, five bits a character, the last one padded with zero bits.
 #[must_use]

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::base32;
+pub use crate::base32::BadId;
 use crate::digest::{self, Digest};
 use crate::name::{SessionId, Tenant};
 use crate::time::Timestamp;
@@ -81,21 +82,6 @@ impl fmt::Debug for Secret {
         f.write_str(&base32::encode(&self.0))
     }
 }
-
-/// A text that is not an id of the wanted kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadId {
-    /// The kind of id that was wanted, such as `run`.
-    pub wanted: &'static str,
-}
-
-impl fmt::Display for BadId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "this is not the id of a {}", self.wanted)
-    }
-}
-
-impl std::error::Error for BadId {}
 
 /// One piece of agent work. A UUID of version 8: time, flags, random bits, tenant tag, random bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::body::Body;
 use crate::digest::Digest;
+pub use crate::digest::FileDigest;
 use crate::id::CallNo;
 use crate::json::RawJson;
 use crate::name::{RuleId, ToolName};
@@ -111,15 +112,6 @@ pub struct ToolCall {
     /// The files that it names, as they were; part of its digest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileDigest>,
-}
-
-/// A file that a call names, as it was when the call was shown.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct FileDigest {
-    /// Its path, as people know it.
-    pub path: String,
-    /// What is in it: SHA-256 in hexadecimal, or why that is not known.
-    pub sha256: String,
 }
 
 /// Whether a started call with an unknown outcome may be started again by itself.

@@ -1,6 +1,6 @@
 // The pages in Debian's Chromium against the real program, which is killed in the middle.
 //
-// S4-17, S4-18, S4-26: what waits is shown and answered in a browser. S0-33, S0-34: it survives kill -9.
+// S4-17, S4-18, S4-26: pending holds are shown and decided in a browser. S0-33, S0-34: it survives kill -9.
 
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';

@@ -79,30 +79,6 @@ pub struct Settings {
     pub a2a_interceptor: Option<Arc<dyn A2aInterceptor>>,
 }
 
-/// What is different about the server in the passes that kits make beside the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Passes {
-    /// Nothing beyond the least: no streams, no push notifications, no extended card.
-    pub reduced_capabilities: bool,
-    /// Every request needs one of the kits' tokens.
-    pub auth: bool,
-    /// Clients must know the extension of the test kits.
-    pub required_extension: bool,
-}
-
-impl Passes {
-    /// Those that the kits ask for by variables of the environment.
-    #[must_use]
-    pub fn in_environment(self, lookup: &dyn Fn(&str) -> Option<String>) -> Passes {
-        let is_set = |name: &str| lookup(name).is_some_and(|value| !value.is_empty());
-        Passes {
-            reduced_capabilities: self.reduced_capabilities || is_set("ITK_ACTS_REDUCED_CAPABILITIES"),
-            auth: self.auth || is_set("ITK_ACTS_AUTH"),
-            ..self
-        }
-    }
-}
-
 /// What A2A clients are offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct A2a {
@@ -416,23 +392,5 @@ impl Settings {
             vault: None,
             a2a_interceptor: None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kits_choose_their_pass_by_the_environment() {
-        let only = |name: &'static str, value: &'static str| {
-            Passes::default().in_environment(&|asked| (asked == name).then(|| value.to_owned()))
-        };
-        let auth = Passes { auth: true, ..Passes::default() };
-        assert_eq!(only("ITK_ACTS_AUTH", "1"), auth);
-        assert_eq!(only("ITK_ACTS_AUTH", ""), Passes::default());
-        let reduced = Passes { reduced_capabilities: true, ..Passes::default() };
-        assert_eq!(only("ITK_ACTS_REDUCED_CAPABILITIES", "yes"), reduced);
-        assert_eq!(auth.in_environment(&|_| None), auth);
     }
 }

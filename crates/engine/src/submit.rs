@@ -117,14 +117,14 @@ impl Submit {
         Ok(self.start_run(who, new).await?.id)
     }
 
-    /// The same, for whoever waits for what the run comes to.
+    /// The same, for whoever waits until the run settles.
     pub async fn start_run(&self, who: &Principal, new: NewRun) -> Result<StartedRun, EngineError> {
         let id = self.new_id(who, &new)?;
         let pinned = self.host.agent(&new.agent)?.pin();
         self.start_as(who, new, id, pinned).await
     }
 
-    /// The same, where one held call holds all calls of its reply unless the agent's configuration says no.
+    /// The same, where one held call holds all calls of its reply unless the agent's configuration turns that off.
     pub async fn start_batched(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
         let id = self.new_id(who, &new)?;
         let agent = self.host.agent(&new.agent)?;

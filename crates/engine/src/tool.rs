@@ -53,7 +53,7 @@ pub struct Invocation {
     pub owner: UserId,
     /// What it goes on with, when it has asked for something before: see [`Ask::resume`].
     pub resumed: Option<CallContinuation>,
-    /// The hold that the call waits in, if it comes to that: known before, so that it can be told to the outside. A
+    /// The hold that the call would wait in: known before, so that the outside can be given its id. A
     /// tool that told it returns its secret with [`Suspension`].
     pub pending: HoldId,
 }

@@ -9,11 +9,11 @@ mod client;
 mod colour;
 mod data;
 mod edit;
+mod export;
 mod holds;
 mod inbox;
 mod keys;
 mod llm;
-mod moving;
 mod nodes;
 mod plain;
 mod reload;
@@ -81,9 +81,9 @@ enum Command {
     /// Print the JSON Schema of the configuration file, for completion in editors.
     Schema(schema::Schema),
     /// Export a database, or one session, as JSON lines or as readable files.
-    Export(moving::Export),
+    Export(export::Export),
     /// Import an export into a database. Pending holds stay pending.
-    Import(moving::Import),
+    Import(export::Import),
     /// Verify and export the audit log.
     #[command(subcommand)]
     Audit(Audit),
@@ -149,8 +149,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Llm(llm) => llm::run(&llm),
         Command::Validate(validate) => validate::run(&validate),
         Command::Schema(schema) => schema::run(&schema),
-        Command::Export(export) => moving::export(&export),
-        Command::Import(import) => moving::import(&import),
+        Command::Export(export) => export::export(&export),
+        Command::Import(import) => export::import(&import),
         Command::Audit(Audit::Verify { what, signed, json }) => audit::verify(&what, &signed, json),
         Command::Audit(Audit::Head { what, signed, json }) => audit::head(&what, &signed, json),
         Command::Audit(Audit::Export { what, run, json }) => audit_export::run(&what, run.as_deref(), json),

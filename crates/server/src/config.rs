@@ -1,7 +1,7 @@
 //! The configuration file: read once, checked as a whole, turned into settings.
 //!
 //! The way of a file: `tree` (YAML with places) → `aliases` (older names of keys) → `expand` (`${NAME}`) → `shape`
-//! (against the schema) → `file` (types) → `check` (what only shows between keys) → `plan` (what it comes to) → `build`
+//! (against the schema) → `file` (types) → `check` (what only shows between keys) → `plan` (each agent's effective settings) → `build`
 //! (settings). Every step collects its mistakes and goes on, so one look at a file finds all of them. To add a key,
 //! begin in `file.rs`. Nothing here listens, and nothing outside reads YAML of this kind.
 
@@ -56,7 +56,7 @@ pub struct Config {
     pub folder: PathBuf,
     /// What it says.
     pub file: File,
-    /// What each agent comes to.
+    /// The effective settings of each agent.
     pub agents: Vec<AgentPlan>,
     /// The database that it names, if it does.
     pub database: Option<Database>,

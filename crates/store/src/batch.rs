@@ -13,6 +13,7 @@ use standfast_core::name::Tenant;
 use standfast_core::project::{self, HoldChange, RunRow};
 use standfast_core::time::Timestamp;
 
+pub use crate::query::AudienceMember;
 use crate::query::{Lease, SessionKey};
 
 /// Everything that one run's change writes, all or nothing.
@@ -163,10 +164,6 @@ pub struct Notice {
     /// When.
     pub due_at: Timestamp,
 }
-
-/// A user, group or role that may see and decide holds, such as `user:alice`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AudienceMember(pub String);
 
 /// What a decided change is sealed with.
 #[derive(Debug, Clone)]

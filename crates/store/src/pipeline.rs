@@ -262,7 +262,7 @@ impl Pipeline {
         unsettled.into_iter().map(|work| work.order).collect()
     }
 
-    /// One pass: take off what waits, then wait for everything in the air. Whatever is found out is kept before anything
+    /// One pass: take off what is queued, then wait for everything in the air. Whatever is found out is kept before anything
     /// else is waited for, because whoever waits may go away.
     async fn land(&mut self) -> Result<(), StoreError> {
         if !self.grounded.is_empty() {

@@ -14,8 +14,6 @@ use standfast_core::project::{HoldRow, Phase, ResolutionKind, RunRow};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
-use crate::batch::AudienceMember;
-
 /// A page looks at this many rows at most; its cursor says where it stopped.
 pub const SCAN_MAX: usize = 2000;
 
@@ -330,6 +328,10 @@ pub struct HoldQuery {
     pub limit: usize,
 }
 
+/// A user, group or role that may see and decide holds, such as `user:alice`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AudienceMember(pub String);
+
 /// Whose holds a list may show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Audience {
@@ -451,7 +453,7 @@ impl EndedQuery {
     /// How many runs a page looks at.
     pub(crate) const LOOKS_AT: usize = 500;
 
-    /// The page that looking at these runs comes to. Runs are numbered as they begin: where none of so many is old, those
+    /// The page of these runs. Runs are numbered as they begin: where none of so many is old, those
     /// behind them are not either.
     pub(crate) fn page(&self, looked_at: &[ScannedRun]) -> Page<RunId> {
         let mut items = Vec::new();

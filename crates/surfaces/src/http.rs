@@ -4,22 +4,23 @@
 
 mod app;
 mod attempts;
-mod busy;
 mod extract;
 pub(crate) mod filters;
 mod forwarded;
 mod guard;
+mod in_flight;
 mod listen;
 mod openapi;
-mod preface;
 mod problem;
+mod protocol_sniff;
+mod public_url;
+mod reauthorize;
 pub mod refusal;
 mod request_id;
-mod site;
 pub mod status;
-mod stay;
 mod surroundings;
 mod time;
+pub(crate) mod webhook_body;
 mod written;
 
 pub use app::App;
@@ -31,8 +32,8 @@ pub use listen::serve;
 pub use openapi::described;
 pub(crate) use problem::keep_advice;
 pub use problem::{Problem, ProblemDetails, RecordedDecision};
-pub use site::{mount, site};
-pub use stay::{INVALID, Stay};
+pub use public_url::{mount, site};
+pub use reauthorize::{INVALID, Stay};
 pub use surroundings::{Reteller, Retelling, surrounded};
 pub use time::{http_date, parse_rfc3339, rfc3339};
 pub use written::when_written;

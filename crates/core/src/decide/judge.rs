@@ -125,7 +125,7 @@ pub(super) fn refuse_over_cap(draft: &Draft<'_>, judgements: &mut [Judgement]) {
     }
 }
 
-/// What the model is told of a call that would need one hold too many.
+/// The error that the model gets for a call that would need one hold too many.
 pub(super) fn too_many_holds(max: usize) -> String {
     format!("not executed: this run already waits for {max} decisions, which is the limit")
 }

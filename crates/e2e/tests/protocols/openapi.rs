@@ -10,35 +10,25 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use standfast_testkit::Process;
+use standfast_testkit::{Http, Process};
 
 struct Server {
-    program: Process,
-    client: reqwest::Client,
+    _program: Process,
+    http: Http,
 }
 
 fn serve(data: &Path) -> Server {
     let mut command = standfast_testkit::standfast();
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
-    Server {
-        program: standfast_testkit::start(&mut command),
-        client: reqwest::Client::builder().no_proxy().build().unwrap(),
-    }
+    let program = standfast_testkit::start(&mut command);
+    Server { http: Http::new(&program.base), _program: program }
 }
 
 impl Server {
     async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, String, String) {
-        let method = reqwest::Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
-        let request = self.client.request(method, format!("{}{path}", self.program.base));
-        let request = request.timeout(Duration::from_secs(30));
-        let request = match body {
-            Some(body) => request.header("content-type", "application/json").body(body.to_string()),
-            None => request,
-        };
-        let response = request.send().await.unwrap();
-        let status = response.status().as_u16();
-        let media_type = response.headers()["content-type"].to_str().unwrap().to_owned();
-        (status, media_type, response.text().await.unwrap())
+        let answer = self.http.ask(&method.to_uppercase(), path, body).await;
+        let media_type = answer.headers["content-type"].to_str().unwrap().to_owned();
+        (answer.status, media_type, answer.text)
     }
 
     async fn document(&self) -> Value {

@@ -39,7 +39,7 @@ const ANSWER_BYTES: usize = 4096;
 /// Bytes that are sent at most.
 const REQUEST_BYTES: usize = 8 * 1024 * 1024;
 
-/// What is told of one run before it is noted how far that came.
+/// Events of one run that are delivered before the position of its notice is stored.
 const FRAMES: usize = 200;
 
 /// How long a receiver can ask to be left alone.

@@ -176,7 +176,7 @@ async fn settle_meanwhile(
     loop {
         let settled = tokio::select! {
             biased;
-            // First: as long as nobody waits for what was handed over, it is not written by itself.
+            // First: what was handed over is not written by itself until somebody awaits it.
             replied = &mut asked => {
                 // A panic ends the drive: whoever began it hears before that it is durable.
                 let settled = if replied.is_err() { drive.settle().await } else { Ok(()) };

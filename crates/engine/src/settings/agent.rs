@@ -27,7 +27,7 @@ pub struct Agent {
     /// The name of that definition.
     pub digest: Digest,
     /// The same where one held call holds its whole reply, for runs that begin where that is the custom; none where the
-    /// definition says so itself, or the configuration says no.
+    /// definition says so itself, or the configuration turns it off.
     pub batched: Option<PinnedDefinition>,
     /// What it asks.
     pub model: Arc<dyn Model>,

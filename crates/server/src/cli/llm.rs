@@ -23,8 +23,8 @@ use standfast_core::name::{AgentName, ToolName};
 use standfast_core::transcript::{AssistantReply, CallResult, Entry, ReplyCall, ResultKind, UserMessage};
 use standfast_engine::clock::{Clock, Stopwatch};
 use standfast_engine::model::{Live, ModelReply, Prompt};
+use standfast_models::error::Trouble;
 use standfast_models::provider::Provider;
-use standfast_models::trouble::Trouble;
 
 /// What can be asked about models.
 #[derive(Debug, Subcommand)]

@@ -144,7 +144,7 @@ impl Config {
         Ok(())
     }
 
-    /// The settings that this configuration comes to. No tool can reach the server's data, the file itself and its
+    /// The settings of this configuration. No tool can reach the server's data, the file itself and its
     /// `.env`. MCP servers that the file names are connected to.
     pub async fn build(&self, beside: &Surroundings) -> Result<ServerParts, BuildError> {
         let remotes = self.remote_agents(&beside.clock).await?;

@@ -1,4 +1,4 @@
-//! What each agent comes to: its mode and why, which tools ask, how long a decision may take, where it lives.
+//! The effective settings of each agent: its mode and why, which tools ask, how long a decision may take, where it lives.
 //!
 //! `validate` prints this, `build.rs` makes settings of it.
 
@@ -91,7 +91,7 @@ fn listed(name: &str, file: &File) -> Option<ToolPlan> {
     tool.is_none_or(|tool| tool.common.enabled != Some(false)).then_some(plan)
 }
 
-/// The tool that a name below `sub_agents` comes to. An entry below `tools` with its name can say more about it.
+/// The tool that stands for a name below `sub_agents`. An entry below `tools` with its name can say more about it.
 fn asks_agent(sub_agent: &str, file: &File) -> Option<ToolPlan> {
     let name = sub_agent_tool(sub_agent);
     if file.tools.contains_key(&name) {

@@ -1,7 +1,7 @@
 //! One append of several runs, of which all is written or nothing: a no to a sub-run ends the runs above it with it.
 //!
 //! The first order leads. Where it is refused nothing is written of the others; one of the others that is refused, because
-//! its run is over by then, is left out. Everything is decided again on what is there when somebody else was faster, on
+//! its run has ended by then, is left out. Everything is decided again on what is there when somebody else was faster, on
 //! this node or on another. Unlike [`Pipeline`] nothing is decided ahead.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What an append writes beside its events, as plain data, and the one function that turns it into guards and puts.
 //!
 //! The caller says what should happen (keep the lease while there is work, show new holds to these people, notify these
-//! recipients); what that comes to depends on what was decided, and is worked out anew whenever the commands are decided
+//! recipients); what is written depends on what was decided, and is worked out anew whenever the commands are decided
 //! again. Because it is data, a caller can change one part of it: an order that is taken back after a lost lease is pushed
 //! again with another [`LeaseRule`] and everything else as it was.
 
@@ -93,7 +93,7 @@ impl Default for LeaseRule {
 }
 
 impl Writes {
-    /// What it comes to for what was decided.
+    /// What is written for what was decided.
     #[must_use]
     pub fn beside(&self, decided: &Transition) -> SideWrites {
         let mut guards = Vec::new();

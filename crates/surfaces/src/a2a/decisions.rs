@@ -219,7 +219,7 @@ impl PendingTask {
         let data: Data = serde_json::from_str(data.get())
             .map_err(|error| NoDecision::Said(format!("{field} is no decision: {error}")))?;
         let digest = data.digest.as_deref().map(str::parse).transpose().map_err(|_| {
-            let why = "is none: repeat the one that the hold was shown with";
+            let why = "is not a digest; send the digest shown with the hold";
             NoDecision::Wrong(A2aError::invalid(format!("{field}.digest"), why))
         })?;
         self.meant(&data)?

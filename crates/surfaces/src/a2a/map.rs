@@ -258,7 +258,7 @@ fn said(place: Place<'_>, envelope: &Envelope, events: &[Envelope]) -> Option<wi
     }
 }
 
-/// What whoever follows is told of a call that was denied without anybody being asked (S0-30). What jobs report on their
+/// What readers of a stream get of a call that was denied without anybody being asked (S0-30). What jobs report on their
 /// way is for those who look at them.
 fn denial(progressed: &CallProgressed, events: &[Envelope]) -> Option<wire::Part> {
     let is_refused = |envelope: &Envelope| {

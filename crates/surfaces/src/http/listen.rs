@@ -25,9 +25,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::busy::{AnsweringBody, Busy};
 use super::guard::Peer;
-use super::preface::{self, ConnectionProtocol};
+use super::in_flight::{AnsweringBody, Busy};
+use super::protocol_sniff::{self, ConnectionProtocol};
 
 /// How long to wait before the next try when no connection can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -112,7 +112,7 @@ impl ServeOptions {
         mut stopping: watch::Receiver<bool>,
     ) {
         let first = tokio::select! {
-            first = tokio::time::timeout(self.header_wait, preface::read(stream)) => first,
+            first = tokio::time::timeout(self.header_wait, protocol_sniff::read(stream)) => first,
             // Nothing was asked yet.
             _ = stopping.wait_for(|stopping| *stopping) => return,
         };

@@ -397,7 +397,7 @@ const SLOW: &str = "
 replies:
 - calls: [{tool: write_file, arguments: {path: a.txt, content: A}}]
 - calls: [{tool: write_file, arguments: {path: b.txt, content: B}}]
-  delay: 2s
+  delay: 4s
 - calls: [{tool: write_file, arguments: {path: c.txt, content: C}}]
 - text: done
 ";

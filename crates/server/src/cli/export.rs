@@ -177,7 +177,7 @@ fn open_to_read(place: &Place) -> Result<Arc<dyn Store>, String> {
     }
 }
 
-/// Who may see what waits: the owner, and whoever the configuration of the target names as approvers.
+/// Who may see pending holds: the owner, and whoever the configuration of the target names as approvers.
 fn audiences(
     config: Option<&Path>,
 ) -> Result<impl Fn(&Run) -> Vec<AudienceMember> + Send + Sync + use<>, String> {

@@ -39,7 +39,7 @@ impl Between {
         Between { port: own, leads_to, loses, lost }
     }
 
-    /// Whoever connects from now on comes to this port, as behind an address that moves with the primary.
+    /// Whoever connects from now on reaches this port, as behind an address that moves with the primary.
     pub(crate) fn lead_to(&self, port: u16) {
         self.leads_to.store(port, Ordering::SeqCst);
     }

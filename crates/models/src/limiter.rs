@@ -11,7 +11,7 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::model::Live;
 use tokio::sync::oneshot;
 
-use super::trouble::{Trouble, TroubleKind};
+use super::error::{Trouble, TroubleKind};
 
 /// How many requests may wait in line.
 const LINE_MAX: usize = 1000;
