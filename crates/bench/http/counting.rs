@@ -106,6 +106,22 @@ impl Counts {
         }
     }
 
+    /// Without so many times these, never less than nothing.
+    pub(crate) fn less(self, other: Counts, times: f64) -> Counts {
+        let rest = |all: f64, other: f64| (all - other * times).max(0.0);
+        Counts {
+            syncs: rest(self.syncs, other.syncs),
+            commits: rest(self.commits, other.commits),
+            appends: rest(self.appends, other.appends),
+            read_transactions: rest(self.read_transactions, other.read_transactions),
+            read_statements: rest(self.read_statements, other.read_statements),
+            write_statements: rest(self.write_statements, other.write_statements),
+            trips: rest(self.trips, other.trips),
+            allocations: rest(self.allocations, other.allocations),
+            bytes: rest(self.bytes, other.bytes),
+        }
+    }
+
     pub(crate) fn appends_per_commit(&self) -> f64 {
         if self.commits > 0.0 { self.appends / self.commits } else { 0.0 }
     }

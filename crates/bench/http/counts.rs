@@ -1,14 +1,17 @@
 //! `--counts`: what one cycle at one client costs, counted, beside a checked-in table.
 //!
-//! No stopwatch: the counts are the same on any machine, so a read-back or a sync that comes back fails here. The table is
-//! `counts.json` beside the package; `--counts --write` replaces it, for a change that means it.
+//! No stopwatch: the counts are the same on any machine, so a read-back or a sync that comes back fails here. What a node does
+//! by itself while time passes (it looks for due runs twice a second) is counted while nothing happens, and taken off for
+//! as long as the cycles took: a slow machine does not make a cycle dearer. The table is `counts.json` beside the package;
+//! `--counts --write` replaces it, for a change that means it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::counting::{Counts, IS_COUNTING};
-use crate::measure::{connected, cycles};
+use crate::measure::{connected, cycles, now};
 use crate::ours;
 use crate::process::{Build, Served, runtime};
 
@@ -16,6 +19,8 @@ use crate::process::{Build, Served, runtime};
 const WARM_UP: usize = 50;
 /// Cycles that are counted.
 const CYCLES: usize = 200;
+/// How long nothing happens before, to count what a node does by itself: four of its looks.
+const IDLE: Duration = Duration::from_millis(4 * ours::POLL_MS as u64);
 
 /// The checked-in table: at most so many a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -32,7 +37,7 @@ struct Table {
 struct Line {
     name: &'static str,
     figure: fn(&Table) -> f64,
-    /// What looks for due work twice a second may fall into the cycles, and a busy machine groups appends differently.
+    /// A look for due work more or less may fall into the cycles, and a busy machine groups appends differently.
     slack: f64,
 }
 
@@ -92,9 +97,12 @@ fn count() -> Counts {
     runtime().block_on(async {
         let mut connection = connected(&[&served.address], 1).await.remove(0);
         cycles(&mut connection, WARM_UP, |connection| Box::pin(ours::cycle(connection))).await;
-        let before = served.counts().unwrap();
+        let idle = served.counts().unwrap();
+        tokio::time::sleep(IDLE).await;
+        let (before, begin) = (served.counts().unwrap(), now());
         cycles(&mut connection, CYCLES, |connection| Box::pin(ours::cycle(connection))).await;
-        served.counts().unwrap().since(before, CYCLES)
+        let waits = begin.elapsed().as_secs_f64() / IDLE.as_secs_f64();
+        served.counts().unwrap().since(before, CYCLES).less(before.since(idle, CYCLES), waits)
     })
 }
 

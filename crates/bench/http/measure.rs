@@ -57,6 +57,8 @@ pub(crate) struct Results {
     pub(crate) statements: ByConcurrency,
     pub(crate) ours: ByConcurrency,
     pub(crate) with_model: ByConcurrency,
+    /// One client of an agent in blocking mode.
+    pub(crate) blocking: Measured,
     pub(crate) memory: Memory,
     pub(crate) held: Vec<held::Held>,
     pub(crate) backlog: backlog::Backlog,
@@ -131,6 +133,9 @@ pub(crate) fn all(plan: &Plan) -> Results {
             results.memory = Memory { base_mb, loaded_mb, idle_mb: served.resident_mb() };
             drop(served);
             results.with_model.entry(*at).or_default().add(fresh("ours", THINKS_MS, our_cycle).0);
+            if *at == 1 {
+                results.blocking.add(fresh("blocking", 0, our_cycle).0);
+            }
         }
     }
     for count in &plan.held {

@@ -18,12 +18,17 @@ use standfast_store::{Claim, ShardSet};
 use tokio::runtime::Runtime;
 
 use crate::client::Connection;
+use crate::counting::Counts;
 use crate::measure::{ByConcurrency, Cycle, Measured, connected, load, now};
 use crate::process::{Build, Served, runtime};
+use crate::usage::Usage;
 use crate::{Plan, backlog, held, ours};
 use database::{Database, Postgres};
 
 pub(crate) use report::print;
+
+/// Connections with which pgbench sends the statements of many cycles at once: fewer and more than a node has.
+const CONNECTIONS: [usize; 3] = [1, 2, 4];
 
 /// How many nodes there are in a configuration.
 const NODES: [usize; 3] = [1, 2, 3];
@@ -45,6 +50,10 @@ pub(crate) struct Results {
     /// How many statements a cycle has, and in how many trips to the database.
     statements: usize,
     trips: usize,
+    /// The same with the statements of many cycles at once, in the groups in which a busy node sends them.
+    together: Together,
+    /// What a cycle of one node comes to inside it, by clients; none where nothing was counted.
+    counts: BTreeMap<usize, Counts>,
     /// By how many nodes there are.
     nodes: BTreeMap<usize, ByConcurrency>,
     /// Three nodes, each run decided through another one than the one that began it.
@@ -53,6 +62,16 @@ pub(crate) struct Results {
     held: Vec<held::Held>,
     backlog: backlog::Backlog,
     hints: Hints,
+}
+
+/// What pgbench reaches with the statements of many cycles at once.
+#[derive(Debug, Default)]
+struct Together {
+    cycles: usize,
+    statements: usize,
+    trips: usize,
+    /// By how many connections share it; a node has [`CONNECTIONS`] that write.
+    measured: BTreeMap<usize, Measured>,
 }
 
 /// Before and while somebody holds an old snapshot open.
@@ -80,13 +99,21 @@ pub(crate) fn all(plan: &Plan) -> Results {
     let (runtime, postgres) = (runtime(), Postgres::start());
     eprintln!("bench: recording the statements of a cycle …");
     let script = pgbench::record(&runtime, &postgres);
+    let most = plan.concurrency.iter().copied().max().unwrap_or(1);
+    let grouped = pgbench::record_together(&runtime, &postgres, most);
     let mut results = Results { statements: script.statements, trips: script.trips, ..Results::default() };
+    let (statements, trips) = (grouped.statements, grouped.trips);
+    results.together = Together { cycles: most, statements, trips, measured: BTreeMap::new() };
     for at in &plan.concurrency {
         eprintln!("bench: {at} concurrent …");
         // Alternating rounds, so that a slow minute of the machine hits all alike.
         for _ in 0..2 {
             let half = plan.seconds / 2.0;
             results.pgbench.entry(*at).or_default().add(script.run(&postgres.database(), *at, half));
+            for connections in CONNECTIONS.iter().filter(|_| *at == most) {
+                let measured = grouped.run(&postgres.database(), *connections, half);
+                results.together.measured.entry(*connections).or_default().add(measured);
+            }
             for count in NODES {
                 let measured = cycles(&runtime, &postgres, count, *at, half);
                 results.nodes.entry(count).or_default().entry(*at).or_default().add(measured);
@@ -94,6 +121,7 @@ pub(crate) fn all(plan: &Plan) -> Results {
             let measured = crossed_cycles(&runtime, &postgres, *at, half);
             results.crossed.entry(*at).or_default().add(measured);
         }
+        results.counts.extend(counted(&runtime, &postgres, *at).map(|counts| (*at, counts)));
     }
     eprintln!("bench: beside an old snapshot …");
     results.snapshot = beside_a_snapshot(&runtime, &postgres, plan.seconds);
@@ -135,7 +163,29 @@ fn cycles(runtime: &Runtime, postgres: &Postgres, count: usize, at: usize, secon
     let nodes = nodes(&database, count);
     runtime.block_on(async {
         load(connected(&addresses(&nodes), at).await, WARM_UP_SECONDS, OUR_CYCLE).await;
-        load(connected(&addresses(&nodes), at).await, seconds, OUR_CYCLE).await
+        let before = used(&nodes, postgres);
+        let measured = load(connected(&addresses(&nodes), at).await, seconds, OUR_CYCLE).await;
+        Measured { usage: used(&nodes, postgres).since(before), ..measured }
+    })
+}
+
+/// What all nodes and the database have used.
+fn used(nodes: &[Served], postgres: &Postgres) -> Usage {
+    let mut usage = Usage { database_us: postgres.processor_us(), ..Usage::default() };
+    nodes.iter().for_each(|node| usage.add(node.usage()));
+    usage
+}
+
+/// What one cycle comes to inside a node, if there is a build that counts.
+fn counted(runtime: &Runtime, postgres: &Postgres, at: usize) -> Option<Counts> {
+    Build::Counting.program()?;
+    let database = postgres.database();
+    let mut node = Served::start(Build::Counting, "ours", Path::new(&database.address), "0");
+    runtime.block_on(async {
+        load(connected(&[&node.address], at).await, WARM_UP_SECONDS, OUR_CYCLE).await;
+        let before = node.counts().unwrap();
+        let measured = load(connected(&[&node.address], at).await, 1.0, OUR_CYCLE).await;
+        Some(node.counts().unwrap().since(before, measured.cycles))
     })
 }
 

@@ -13,6 +13,8 @@ pub(crate) const WRITER: &str = "standfast-write";
 pub(crate) struct Usage {
     pub(crate) writer_us: f64,
     pub(crate) other_us: f64,
+    /// Of a database in processes of its own.
+    pub(crate) database_us: f64,
     pub(crate) switches: f64,
 }
 
@@ -40,6 +42,7 @@ impl Usage {
         Usage {
             writer_us: self.writer_us - before.writer_us,
             other_us: self.other_us - before.other_us,
+            database_us: self.database_us - before.database_us,
             switches: self.switches - before.switches,
         }
     }
@@ -47,6 +50,7 @@ impl Usage {
     pub(crate) fn add(&mut self, other: Usage) {
         self.writer_us += other.writer_us;
         self.other_us += other.other_us;
+        self.database_us += other.database_us;
         self.switches += other.switches;
     }
 
@@ -56,9 +60,28 @@ impl Usage {
         Usage {
             writer_us: self.writer_us / cycles,
             other_us: self.other_us / cycles,
+            database_us: self.database_us / cycles,
             switches: self.switches / cycles,
         }
     }
+}
+
+/// Processor time of a database in microseconds: of the process that was started and of those that it has.
+#[cfg(feature = "postgres")]
+pub(crate) fn database_us(parent: u32) -> f64 {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return f64::NAN };
+    let is_part = |process: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        // The name of a process, in parentheses, may have spaces in it.
+        let behind = stat.rsplit(')').next().unwrap_or_default().split_whitespace().nth(1);
+        *process == parent || behind.and_then(|ppid| ppid.parse::<u32>().ok()) == Some(parent)
+    };
+    let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let each = numbers.filter(is_part).map(|process: u32| {
+        let usage = Usage::of(process);
+        usage.writer_us + usage.other_us
+    });
+    each.sum()
 }
 
 /// The scheduler's own account, to the nanosecond; `stat` counts in hundredths of a second.

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-use crate::base32::{self, BadId};
+use crate::base32::{self, BadId, from_text};
 use crate::name::ToolName;
 
 /// A file that a call names, as it was when the call was shown.
@@ -70,7 +70,7 @@ pub fn of_files(files: &[FileDigest]) -> Option<Digest> {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&base32::encode(&self.0))
+        f.write_str(base32::Letters::of(&self.0).as_str())
     }
 }
 
@@ -90,14 +90,13 @@ impl FromStr for Digest {
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&base32::encode(&self.0))
+        serializer.serialize_str(base32::Letters::of(&self.0).as_str())
     }
 }
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+        from_text(deserializer)
     }
 }
 

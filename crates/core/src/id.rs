@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::base32;
 pub use crate::base32::BadId;
+use crate::base32::from_text;
 use crate::digest::{self, Digest};
 use crate::name::{SessionId, Tenant};
 use crate::time::Timestamp;
@@ -79,7 +80,7 @@ impl Eq for Secret {}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&base32::encode(&self.0))
+        f.write_str(base32::Letters::of(&self.0).as_str())
     }
 }
 
@@ -138,7 +139,7 @@ impl RunId {
     /// The conversation of a run that was begun without naming one: it has the run's own name.
     #[must_use]
     pub fn own_session(&self) -> SessionId {
-        match SessionId::new(text(OWN_SESSION, self.storage(), &self.0)) {
+        match SessionId::new(IdText::of(OWN_SESSION, self.storage(), &self.0).as_str()) {
             Ok(session) => session,
             Err(bad) => unreachable!("the text of an id is a name: {bad}"),
         }
@@ -247,12 +248,33 @@ pub struct RequestId {
 pub struct Incarnation(pub [u8; 16]);
 
 /// Writes and reads `prefix + base32(bytes)`, with an `m` in front for runs of a memory store.
-fn text(prefix: &str, place: StorageKind, bytes: &[u8]) -> String {
-    let m = match place {
-        StorageKind::Durable => "",
-        StorageKind::Memory => "m",
-    };
-    format!("{m}{prefix}_{}", base32::encode(bytes))
+struct IdText {
+    letters: [u8; ID_MAX],
+    length: usize,
+}
+
+/// More than any prefix and the letters behind it.
+const ID_MAX: usize = 80;
+
+impl IdText {
+    fn of(prefix: &str, place: StorageKind, bytes: &[u8]) -> IdText {
+        let m = match place {
+            StorageKind::Durable => "",
+            StorageKind::Memory => "m",
+        };
+        let mut text = IdText { letters: [0; ID_MAX], length: 0 };
+        let letters = base32::Letters::of(bytes);
+        let all = [m, prefix, "_", letters.as_str()].into_iter().flat_map(str::bytes);
+        for (to, letter) in text.letters.iter_mut().zip(all) {
+            *to = letter;
+            text.length += 1;
+        }
+        text
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(self.letters.get(..self.length).unwrap_or_default()).unwrap_or_default()
+    }
 }
 
 fn untext<const N: usize>(prefix: &'static str, text: &str) -> Option<[u8; N]> {
@@ -285,7 +307,7 @@ macro_rules! id_text {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let to: fn(&$id) -> (RunId, [u8; $len]) = $to;
                 let (run, bytes) = to(self);
-                f.write_str(&text($prefix, run.storage(), &bytes))
+                f.write_str(IdText::of($prefix, run.storage(), &bytes).as_str())
             }
         }
         impl FromStr for $id {
@@ -310,8 +332,7 @@ macro_rules! id_text {
         }
         impl<'de> Deserialize<'de> for $id {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
+                from_text(deserializer)
             }
         }
     };
@@ -376,7 +397,7 @@ key_text!(RequestKey, "request", |k| k.turn, |turn, secret| RequestKey { turn, s
 
 impl fmt::Display for Incarnation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&base32::encode(&self.0))
+        f.write_str(base32::Letters::of(&self.0).as_str())
     }
 }
 

@@ -48,18 +48,23 @@ impl RawJson {
     /// Takes a text from outside; only unambiguous JSON is taken.
     pub fn parse(text: &str) -> Result<RawJson, BadJson> {
         let raw: Box<RawValue> = serde_json::from_str(text).map_err(malformed)?;
-        loose(raw.get(), MAX_DEPTH)?;
+        check(raw.get(), MAX_DEPTH)?;
         Ok(RawJson(raw))
     }
 
     /// A JSON string.
     #[must_use]
     pub fn string(text: &str) -> RawJson {
-        let json = serde_json::Value::from(text).to_string();
-        match RawValue::from_string(json) {
+        match serde_json::value::to_raw_value(text) {
             Ok(raw) => RawJson(raw),
-            Err(_) => unreachable!("a serialised string is JSON"),
+            Err(_) => unreachable!("a string can be serialised"),
         }
+    }
+
+    /// The text as serde_json has it, to be written into something longer.
+    #[must_use]
+    pub fn into_raw(self) -> Box<RawValue> {
+        self.0
     }
 
     /// The text, byte for byte.
@@ -107,6 +112,30 @@ fn malformed(error: serde_json::Error) -> BadJson {
     BadJson::Malformed(error.to_string())
 }
 
+/// Whether two readers understand a text alike. Walks like [`loose`] and writes nothing: most texts are only let in.
+fn check(text: &str, depth: usize) -> Result<(), BadJson> {
+    let text = text.trim_matches([' ', '\t', '\n', '\r']);
+    match text.as_bytes().first() {
+        Some(b'{' | b'[') if depth == 0 => Err(BadJson::TooDeep),
+        Some(b'{') => {
+            let mut members = serde_json::from_str::<Members<'_>>(text).map_err(malformed)?.0;
+            members.iter().try_for_each(|(_, value)| check(value.get(), depth - 1))?;
+            members.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+            let repeated = members.windows(2).find(|two| two[0].0 == two[1].0);
+            repeated.map_or(Ok(()), |two| Err(BadJson::RepeatedMember(two[0].0.to_string())))
+        }
+        Some(b'[') => {
+            let items = serde_json::from_str::<Items<'_>>(text).map_err(malformed)?.0;
+            items.iter().try_for_each(|item| check(item.get(), depth - 1))
+        }
+        // Decoding finds lone surrogates, which skipping over a string would not; without an escape there is none.
+        Some(b'"') if text.contains('\\') => {
+            serde_json::from_str::<String>(text).map(drop).map_err(malformed)
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Walks `text` and writes its loose form. Each level is read again by its parent, which costs at most
 /// `MAX_DEPTH` passes and leaves the grammar to serde_json.
 fn loose(text: &str, depth: usize) -> Result<String, BadJson> {
@@ -152,13 +181,35 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
                 let mut members = Vec::new();
-                while let Some(name) = map.next_key::<String>()? {
-                    members.push((Cow::Owned(name), map.next_value()?));
+                while let Some(MemberName(name)) = map.next_key()? {
+                    members.push((name, map.next_value()?));
                 }
                 Ok(Members(members))
             }
         }
         deserializer.deserialize_map(V)
+    }
+}
+
+/// The name of a member: where it stands, unless it has to be decoded.
+struct MemberName<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for MemberName<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct V;
+        impl<'de> Visitor<'de> for V {
+            type Value = MemberName<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E: serde::de::Error>(self, name: &'de str) -> Result<Self::Value, E> {
+                Ok(MemberName(Cow::Borrowed(name)))
+            }
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Self::Value, E> {
+                Ok(MemberName(Cow::Owned(name.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(V)
     }
 }
 

@@ -4,7 +4,10 @@
 //! payload and salt and keeps the rest: the chain still verifies and says *erased*, and without the salt nobody can
 //! guess short contents from the commitment.
 
+use std::borrow::Borrow;
 use std::fmt;
+
+use serde::Serialize;
 
 use crate::actor::Actor;
 use crate::digest::{self, Digest};
@@ -14,6 +17,9 @@ use crate::time::Timestamp;
 
 /// The hash before the first link of a run.
 pub const FIRST_PREVIOUS: Digest = Digest([0; 32]);
+
+/// Bytes of the events of most appends: room for them is made once.
+const PAYLOAD_USUAL: usize = 512;
 
 /// The events of one append.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,11 +117,18 @@ impl std::error::Error for BadLink {}
 impl Link {
     /// Seals events into a link behind `previous`.
     #[must_use]
-    pub fn seal(run: RunId, first: Seq, at: Timestamp, actor: Actor, events: &[Event], chain: Chain) -> Link {
-        let payload = match serde_json::to_vec(events) {
-            Ok(payload) => payload,
-            Err(_) => unreachable!("events have only string keys"),
-        };
+    pub fn seal<E: Borrow<Event> + Serialize>(
+        run: RunId,
+        first: Seq,
+        at: Timestamp,
+        actor: Actor,
+        events: &[E],
+        chain: Chain,
+    ) -> Link {
+        let mut payload = Vec::with_capacity(PAYLOAD_USUAL);
+        if serde_json::to_writer(&mut payload, events).is_err() {
+            unreachable!("events have only string keys");
+        }
         let header = Header { run, first, count: u32::try_from(events.len()).unwrap_or(u32::MAX), at, actor };
         let contents = Contents::Whole { salt: chain.salt, payload };
         let hash = hash(chain.previous, &header, contents.commitment());

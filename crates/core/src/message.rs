@@ -54,7 +54,14 @@ pub enum Part {
 
 impl Part {
     /// What it consists of.
-    pub(crate) fn body(&mut self) -> &mut Body {
+    pub(crate) fn body(&self) -> &Body {
+        match self {
+            Part::Text(body) | Part::Data(body) | Part::File { content: body, .. } => body,
+        }
+    }
+
+    /// The same, to change it.
+    pub(crate) fn body_mut(&mut self) -> &mut Body {
         match self {
             Part::Text(body) | Part::Data(body) | Part::File { content: body, .. } => body,
         }
@@ -139,6 +146,19 @@ pub struct PolicyVerdict {
     /// The grant that allowed it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<crate::name::GrantId>,
+    /// What rules that only observe would have done, where that is something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Box<ObservedVerdict>>,
+}
+
+/// What rules would have done that only observe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObservedVerdict {
+    /// Allow, hold or deny.
+    pub effect: crate::policy::Effect,
+    /// The rules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleId>,
 }
 
 /// The outcome of a call, as the model and the receipt see it.

@@ -4,7 +4,7 @@
 //! characters; everything narrower is a matter of configuration.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -148,7 +148,8 @@ impl Tenant {
     /// The tenant of a server that has only one.
     #[must_use]
     pub fn default_tenant() -> Tenant {
-        Tenant(Arc::from("default"))
+        static NAME: LazyLock<Tenant> = LazyLock::new(|| Tenant(Arc::from("default")));
+        NAME.clone()
     }
 }
 
@@ -156,7 +157,8 @@ impl UserId {
     /// Whoever is at this machine, on a server without identities.
     #[must_use]
     pub fn local() -> UserId {
-        UserId(Arc::from("local"))
+        static NAME: LazyLock<UserId> = LazyLock::new(|| UserId(Arc::from("local")));
+        NAME.clone()
     }
 }
 

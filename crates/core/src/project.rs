@@ -2,6 +2,8 @@
 //!
 //! Everything here can be made again from the events; nothing here is ever edited by hand.
 
+use std::sync::Arc;
+
 use crate::actor::Actor;
 use crate::apply;
 use crate::digest::Digest;
@@ -16,8 +18,8 @@ use crate::time::Timestamp;
 /// A run as a store keeps it: the fold, and the columns by which it is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunRow {
-    /// The fold.
-    pub run: Run,
+    /// The fold, shared by everyone who has the row.
+    pub run: Arc<Run>,
     /// Hash of the last link.
     pub head: Digest,
     /// When somebody should look at it by itself; none when only something outside can move it.
@@ -221,14 +223,15 @@ pub enum HoldChange {
 
 /// The row of a run.
 #[must_use]
-pub fn run_row(run: &Run, head: Digest) -> RunRow {
+pub fn run_row(run: impl Into<Arc<Run>>, head: Digest) -> RunRow {
+    let run = run.into();
     let may_be_claimed = run.is_claimable(Timestamp(i64::MAX));
     RunRow {
         head,
-        due_at: next::due_at(run),
-        phase: Phase::from(status(run)),
+        due_at: next::due_at(&run),
+        phase: Phase::from(status(&run)),
         claimable_at: may_be_claimed.then(|| run.state.claimable_at.unwrap_or(run.facts.started_at)),
-        run: run.clone(),
+        run,
     }
 }
 
@@ -320,9 +323,12 @@ fn touched(run: &Run, event: &Event) -> Option<HoldKey> {
         let of_call = |hold: &&Hold| hold.call() == progressed.call && progressed.processing.is_some();
         return run.state.holds.iter().find(of_call).map(|hold| hold.key);
     }
-    // Votes and reminders stand in the fold alone.
-    let changes_its_row = !matches!(event, Event::HoldVoted(_) | Event::HoldReminded(_));
-    hold_of(event).filter(|_| changes_its_row)
+    // Votes, reminders, escalations and who stands in for whom stand in the fold alone.
+    let in_the_fold_alone = matches!(
+        event,
+        Event::HoldVoted(_) | Event::HoldReminded(_) | Event::HoldEscalated(_) | Event::HoldDelegated(_)
+    );
+    hold_of(event).filter(|_| !in_the_fold_alone)
 }
 
 /// The hold that an event is about.
@@ -336,6 +342,8 @@ pub fn hold_of(event: &Event) -> Option<HoldKey> {
         Event::HoldReminded(reminded) => Some(reminded.hold),
         Event::HoldExpired(expired) => Some(expired.hold),
         Event::HoldReopened(reopened) => Some(reopened.hold),
+        Event::HoldEscalated(escalated) => Some(escalated.hold),
+        Event::HoldDelegated(delegated) => Some(delegated.hold),
         Event::HoldResolved(resolved) => Some(resolved.hold),
         Event::RunStarted(_)
         | Event::RunClaimed(_)

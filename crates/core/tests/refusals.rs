@@ -50,6 +50,7 @@ every_refusal! {
     "must repeat digest" => Refusal::MustRepeatDigest { .. },
     "forbidden" => Refusal::Forbidden { .. },
     "not expired" => Refusal::NotExpired(_),
+    "past end" => Refusal::PastEnd(_),
     "no such call" => Refusal::NoSuchCall(_),
     "call not ready" => Refusal::CallNotReady(_),
     "stale attempt" => Refusal::StaleAttempt { .. },
@@ -84,6 +85,7 @@ const ROWS: &[fn() -> RefusalRow] = &[
     a_decision_after_an_edit_that_repeats_nothing,
     an_edit_into_what_a_rule_forbids,
     reopening_a_hold_that_has_not_expired,
+    an_assignment_that_ended_before_it_began,
     a_result_of_a_call_that_never_was,
     beginning_a_call_that_waits,
     suspending_a_call_that_no_node_began,
@@ -271,6 +273,14 @@ fn reopening_a_hold_that_has_not_expired() -> RefusalRow {
     let id = scene.run.hold_id(hold);
     let reopen = Command::Reopen { hold, expires_at: None };
     (scene.send(reopen).unwrap_err(), format!("hold {id} has not expired, so it cannot be reopened"))
+}
+
+fn an_assignment_that_ended_before_it_began() -> RefusalRow {
+    let (mut scene, hold) = Scene::waiting_for_approval(HoldPolicy::default());
+    let id = scene.run.hold_id(hold);
+    let (to, until) = (scene.actor.user().cloned(), Some(scene.now));
+    let text = format!("the end that was given for hold {id} has passed; name a later instant");
+    (scene.send(Command::Assign { hold, to, until }).unwrap_err(), text)
 }
 
 fn a_result_of_a_call_that_never_was() -> RefusalRow {

@@ -16,9 +16,12 @@ let context;
 let page;
 let troubles;
 
+/** An open page that has lost its server says so to its reader; Chromium says it to the console. */
+const DOWN = /ERR_(CONNECTION_REFUSED|CONNECTION_RESET|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE)/;
+
 /** Notes whatever a page must never do: errors of the policy, dialogs, requests to elsewhere. */
 function watch(watched) {
-  watched.on('console', (message) => { if (message.type() === 'error') troubles.push(message.text()); });
+  watched.on('console', (message) => { if (message.type() === 'error' && !DOWN.test(message.text())) troubles.push(message.text()); });
   watched.on('pageerror', (error) => troubles.push(String(error)));
   watched.on('dialog', (dialog) => { troubles.push(`dialog ${dialog.message()}`); dialog.dismiss(); });
   watched.on('request', (request) => { if (!request.url().startsWith(server.base)) troubles.push(request.url()); });

@@ -4,10 +4,12 @@
 //! anything else of it is read, `snapshot.rs` is what one request reads of one run, `views.rs` and `jobs.rs` what is shown
 //! of it, `relatives.rs` looks at sub-runs and parents, `conversation.rs` says what came
 //! before a run in its session, `tenants.rs` knows whose runs there are, `remains.rs` what stays of
-//! a run that is erased.
+//! a run that is erased, `lines.rs` what the operator's log says of events.
 
 mod conversation;
+mod drift;
 mod jobs;
+mod lines;
 mod relatives;
 mod remains;
 mod snapshot;
@@ -24,16 +26,18 @@ use standfast_core::event::Envelope;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::link::Link;
 use standfast_core::name::AgentName;
-use standfast_store::{Store, StoreError, StoredRun};
+use standfast_store::{SideWrite, Store, StoreError, StoredRun};
 
 use super::EngineError;
 use super::host::Host;
 
+pub use drift::{Drift, DriftKind};
 pub use jobs::JobView;
+pub(crate) use lines::log_events;
 pub(crate) use remains::ErasedRun;
 pub use snapshot::Snapshot;
 pub use views::{HoldView, RunView, Views};
-pub(crate) use views::{asked, recorded, result_of};
+pub(crate) use views::{asked, demands, recorded, result_of};
 pub(crate) use visibility::{audience_member, needs};
 
 /// Definitions that are remembered beside those of the settings.
@@ -49,6 +53,8 @@ pub(crate) struct Log {
     pub(crate) known: visibility::KnownFacts,
     /// Definitions of older configurations that runs are pinned to. A digest names one for ever.
     definitions: Mutex<HashMap<Digest, Arc<Definition>>>,
+    /// The same as they are stored, of those that runs are begun with.
+    stored_definitions: Mutex<HashMap<Digest, Arc<[u8]>>>,
 }
 
 impl Log {
@@ -59,6 +65,7 @@ impl Log {
             tenants: tenants::Tenants::default(),
             known: visibility::KnownFacts::default(),
             definitions: Mutex::default(),
+            stored_definitions: Mutex::default(),
         }
     }
 
@@ -148,6 +155,16 @@ impl Log {
             }
         }
         Err(EngineError::NotFound)
+    }
+
+    /// What is written with a run that is pinned to a definition. Every run of an agent has the same, so it is made once.
+    pub(crate) fn put_definition(&self, digest: Digest, definition: &Definition) -> SideWrite {
+        let mut stored = self.stored_definitions.lock().unwrap_or_else(PoisonError::into_inner);
+        if stored.len() >= DEFINITIONS && !stored.contains_key(&digest) {
+            stored.clear();
+        }
+        let bytes = stored.entry(digest).or_insert_with(|| definition.to_bytes().into()).clone();
+        SideWrite::Definition { digest, bytes }
     }
 
     fn remember(&self, digest: Digest, definition: &Arc<Definition>) {

@@ -1,13 +1,16 @@
-//! What clients want: start, say, cancel. `decisions.rs` is what people decide, `reports.rs` what outside systems report,
+//! What clients want: start, say, cancel. `decisions.rs` is what people decide, `people.rs` what they do to a hold without deciding it,
+//! `reports.rs` what outside systems report,
 //! `logins.rs` how people log in for a run, `tasks.rs` what is put into inboxes and claimed from them,
-//! `session_delete.rs` how a conversation is deleted.
+//! `session_delete.rs` how a conversation is deleted, `restore.rs` how a run is made of its execution state.
 //!
 //! Load, decide, append at the expected sequence, decide again after a conflict, wake. An answer, also a no, leaves
 //! only after what it depends on is durable.
 
 mod decisions;
 mod logins;
+mod people;
 mod reports;
+mod restore;
 mod session_delete;
 mod tasks;
 mod validate;
@@ -23,7 +26,7 @@ use standfast_core::event::{Driver as DrivenBy, Inbox};
 use standfast_core::id::RunId;
 use standfast_core::message::Message;
 use standfast_core::name::{AgentName, SessionId};
-use standfast_store::{Guard, SessionKey, SideWrite, StoreError};
+use standfast_store::{Guard, SessionKey, StoreError};
 
 use super::EngineError;
 use super::commit::{Change, Commit, IdempotencyKey};
@@ -38,7 +41,9 @@ use crate::wakes::RestTicket;
 
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
 pub use logins::{LoginError, Logins};
+pub use people::{Adjustment, HoldAdjustment};
 pub use reports::{Report, ReportBody, ReportError, Reports, Signature};
+pub use restore::{RestoreError, RestoredState};
 pub use session_delete::SessionDeletion;
 pub use tasks::{CallReport, ClaimTask, NewTask, ProposedCall, TaskQueue, TaskReport, claimed_by};
 
@@ -206,7 +211,7 @@ impl Submit {
         };
         let mut writes = self.commit.mark(who, new.once.as_ref());
         writes.guards.push(Guard::SessionOpen { session: key });
-        writes.puts.push(SideWrite::Definition { digest, bytes: definition.to_bytes() });
+        writes.puts.push(self.log.put_definition(digest, &definition));
         let actor = Actor::Client(who.user.clone());
         let started = match taking {
             Some(taking) => {
@@ -218,7 +223,7 @@ impl Submit {
             None => {
                 let change = Change { writes, ..Change::new(actor, Vec::new()) };
                 let done = self.commit.commit_start(start, definition, change).await;
-                done.map(|done| (Some(done.row.run.facts), None))
+                done.map(|done| (Some(done.row.run.facts.clone()), None))
             }
         };
         match started {

@@ -165,6 +165,11 @@ pub trait Tool: Send + Sync {
         Judgement::Allow
     }
 
+    /// What it says of arguments that a rule of the policy lists, where it asked only because nobody had.
+    fn judge_listed(&self, _arguments: &str) -> Judgement {
+        Judgement::Allow
+    }
+
     /// Finds out how things are outside for a user, for [`Tool::changed`]; none for a tool that cannot change by itself.
     /// Done directly before a call starts.
     fn look(&self, _owner: &UserId) -> Option<LookupFuture> {

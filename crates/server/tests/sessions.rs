@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use standfast_core::actor::Actor;
 use standfast_core::command::Entropy;
 use standfast_core::execution_state::{ExecutionState, RestoredRun, Setting, execution_state};
 use standfast_core::name::{Tenant, UserId};
@@ -110,6 +111,7 @@ async fn a_run_is_restored_from_its_exported_state() {
     let restored = state.restore(&Setting {
         tenant: Tenant::default_tenant(),
         owner: UserId::local(),
+        by: Actor::Client(UserId::local()),
         definition: &agent.definition,
         at: Timestamp(1_762_000_000_000),
         entropy: Entropy([3; 32]),

@@ -3,6 +3,9 @@
 //! A batch is everything that one run's change writes: the link, the new row, changed hold rows, the lease, and two
 //! generic lists, guards and puts. A backend knows these by shape, not by meaning.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use standfast_core::body::Blob;
 use standfast_core::decide::Transition;
 use standfast_core::digest::Digest;
@@ -11,6 +14,7 @@ use standfast_core::id::{HoldId, Incarnation, RunId, Seq};
 use standfast_core::link::{Chain, FIRST_PREVIOUS, Link};
 use standfast_core::name::Tenant;
 use standfast_core::project::{self, HoldChange, RunRow};
+use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
 pub use crate::query::AudienceMember;
@@ -140,8 +144,8 @@ pub enum SideWrite {
     Definition {
         /// Its name.
         digest: Digest,
-        /// Its bytes.
-        bytes: Vec<u8>,
+        /// Its bytes, shared by all who write it.
+        bytes: Arc<[u8]>,
     },
     /// Another run is to be looked at: a child whose parent ended.
     Wake {
@@ -182,11 +186,21 @@ impl Batch {
     /// Seals decided events onto a run. None when there is nothing to write.
     #[must_use]
     pub fn seal(before: Option<&RunRow>, decided: &Transition, seal: Seal) -> Option<Batch> {
-        let first = decided.events.first()?;
+        Batch::of(before, &decided.events, decided.run.clone().into(), seal)
+    }
+
+    /// The same of the events and of what they make of the run.
+    pub(crate) fn of(
+        before: Option<&RunRow>,
+        decided: &[Envelope],
+        run: Arc<Run>,
+        seal: Seal,
+    ) -> Option<Batch> {
+        let first = decided.first()?;
         let expected = before.map_or(ExpectedHead::NEW, ExpectedHead::after);
-        let (events, blobs) = outsourced(&decided.events);
+        let (events, blobs) = outsourced(decided);
         let link = Link::seal(
-            decided.run.facts.id,
+            run.facts.id,
             first.seq,
             first.at,
             first.actor.clone(),
@@ -197,14 +211,13 @@ impl Batch {
         puts.extend(blobs.into_iter().map(SideWrite::Blob));
         Some(Batch {
             expected,
-            row: project::run_row(&decided.run, link.hash),
-            holds: project::hold_changes(before.map(|row| &row.run), &decided.events, &decided.run),
+            holds: project::hold_changes(before.map(|row| &*row.run), decided, &run),
+            row: project::run_row(run, link.hash),
             link,
             lease: seal.lease,
             guards: seal.guards,
             puts,
             tells: decided
-                .events
                 .iter()
                 .filter_map(|one| Event::bit(one.event.kind()))
                 .fold(0, |all, bit| all | bit),
@@ -224,9 +237,16 @@ impl Batch {
     }
 }
 
-/// The events as they are stored: large values moved out.
-fn outsourced(envelopes: &[Envelope]) -> (Vec<Event>, Vec<Blob>) {
-    let mut events: Vec<Event> = envelopes.iter().map(|envelope| envelope.event.clone()).collect();
-    let blobs = events.iter_mut().flat_map(Event::outsource).collect();
+/// The events as they are stored: large values moved out. One without any is stored as it is.
+fn outsourced(envelopes: &[Envelope]) -> (Vec<Cow<'_, Event>>, Vec<Blob>) {
+    let mut blobs = Vec::new();
+    let mut events = Vec::with_capacity(envelopes.len());
+    for Envelope { event, .. } in envelopes {
+        let mut stored = Cow::Borrowed(event);
+        if event.has_large_values() {
+            blobs.extend(stored.to_mut().outsource());
+        }
+        events.push(stored);
+    }
     (events, blobs)
 }

@@ -57,9 +57,14 @@ pub(crate) fn inbox_facts(place: &InboxEntry) -> String {
     json(&facts)
 }
 
+/// Bytes of most rows' JSON: room for it is made once.
+const ROW_USUAL: usize = 512;
+
 /// A serialised value; our types have only string keys, so this cannot fail.
 pub(crate) fn json(value: &impl Serialize) -> String {
-    match serde_json::to_string(value) {
+    let mut text = Vec::with_capacity(ROW_USUAL);
+    let written = serde_json::to_writer(&mut text, value).map_err(|error| error.to_string());
+    match written.and_then(|()| String::from_utf8(text).map_err(|error| error.to_string())) {
         Ok(text) => text,
         Err(error) => unreachable!("rows serialise: {error}"),
     }

@@ -159,6 +159,7 @@ macro_rules! conformance {
             guards:
                 an_unused_key_passes,
                 a_used_key_is_refused,
+                an_effect_is_claimed_once,
                 a_key_of_another_tenant_does_not_count,
                 a_counter_is_exact_up_to_its_limit,
                 a_refused_append_adds_nothing_to_its_counters,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use standfast_core::apply;
 use standfast_core::digest::{self, Digest};
 use standfast_core::event::{Envelope, Event};
-use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::id::{RunId, Seq};
 use standfast_core::link::{Contents, FIRST_PREVIOUS, Header, Link};
 use standfast_core::name::{AgentName, SessionId, Tenant, UserId};
 use standfast_core::project;
@@ -21,6 +21,7 @@ use standfast_core::time::Timestamp;
 use crate::batch::{AudienceMember, Batch, ExpectedHead, LeaseChange, SideWrite};
 use crate::contract::Store;
 use crate::error::StoreError;
+use crate::pipeline::{HoldAudience, audiences, claim_puts};
 use crate::query::{Credential, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow};
 use crate::subscription::{Scope, Subscription, SubscriptionQuery};
 
@@ -235,8 +236,8 @@ async fn runs(
             return Err(StoreError::Corrupt { run: one.run, why: one.why.clone() });
         }
         for row in page.items {
-            let facts = row.run.facts;
-            found.push((facts.id, SessionKey::of(&facts)));
+            let facts = &row.run.facts;
+            found.push((facts.id, SessionKey::of(facts)));
         }
         cursor = page.next;
         if cursor.is_none() {
@@ -437,7 +438,7 @@ impl Import<'_> {
                 self.tenant = Some(tenant);
             }
             Line::Definition { digest, text } => {
-                self.beside.push(SideWrite::Definition { digest, bytes: text.into_bytes() });
+                self.beside.push(SideWrite::Definition { digest, bytes: text.into_bytes().into() });
             }
             Line::Blob { digest, text, .. } => {
                 if digest::of_bytes(text.as_bytes()) != digest {
@@ -503,10 +504,12 @@ impl Import<'_> {
         if self.tenant.as_ref() != Some(&after.facts.tenant) {
             return Err(bad(no, "this run belongs to another tenant"));
         }
-        puts.extend(self.audience(&after, &events));
+        let named = (self.audiences)(&after);
+        puts.extend(audiences(run, &events, &HoldAudience { owner: None, named }));
+        puts.extend(claim_puts(&after, &events));
         let batch = Batch {
             expected: ExpectedHead { seq, head },
-            row: project::run_row(&after, link.hash),
+            row: project::run_row(after.clone(), link.hash),
             holds: project::hold_changes(before.as_ref(), &events, &after),
             link,
             lease: LeaseChange::Release,
@@ -518,14 +521,6 @@ impl Import<'_> {
         self.moved.links += 1;
         self.under_way = Some(RunInProgress { run: after, head: hash });
         Ok(())
-    }
-
-    fn audience(&self, run: &Run, events: &[Envelope]) -> Vec<SideWrite> {
-        let opened = events.iter().filter_map(|envelope| {
-            let Event::HoldOpened(opened) = &envelope.event else { return None };
-            Some(HoldId { run: run.facts.id, key: opened.hold })
-        });
-        opened.map(|hold| SideWrite::Audience { hold, who: (self.audiences)(run) }).collect()
     }
 
     /// A conversation that the runs before it have begun. Without an owner it is the one that was begun first.

@@ -19,8 +19,10 @@ use standfast_core::decide::{self, Answer as Outcome, Transition};
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
+use standfast_core::execution_state::RestoredRun;
 use standfast_core::hold::RecordedDecision;
 use standfast_core::id::{RunId, Seq};
+use standfast_core::name::RuleId;
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::project::{HoldChange, HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
@@ -31,10 +33,12 @@ use crate::batch::{Batch, LeaseChange, Seal};
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 
+pub(crate) use writes::{audiences, claim_puts};
+
 pub use joint::{JointSettlement, append_jointly};
 pub use writes::{
-    LeaseRule, NoticeRule, NoticeTrigger, SideWrites, Writes, asks_people, has_relatives, hold_given_up,
-    keeps_lease,
+    HoldAudience, LeaseRule, NoticeRule, NoticeTrigger, SideWrites, Writes, asks_people, has_relatives,
+    hold_given_up, keeps_lease,
 };
 
 /// How often the same commands are decided again before the caller gets the conflict.
@@ -66,6 +70,8 @@ pub struct OrderContext {
     pub verdicts: Verdicts,
     /// In what role the actor may decide.
     pub authority: Option<Role>,
+    /// The rules whose demands on a hold the actor counts for.
+    pub counts_for: Vec<RuleId>,
     /// The recorded decision of a hold that is no longer open.
     pub recorded: Option<RecordedDecision>,
     /// Budgets and caps.
@@ -105,6 +111,7 @@ impl OrderContext {
             definition: &self.definition,
             verdicts: &self.verdicts,
             authority: self.authority,
+            counts_for: &self.counts_for,
             recorded: self.recorded.as_ref(),
             limits: &self.limits,
             over_soft_cap: self.over_soft_cap,
@@ -130,8 +137,16 @@ pub struct Pipeline {
 /// An order, behind the start of the run if it is the first one.
 #[derive(Clone)]
 struct Work {
-    start: Option<Box<Start>>,
+    start: Option<Beginning>,
     order: Order,
+}
+
+/// What a run begins with.
+#[derive(Clone)]
+enum Beginning {
+    Started(Box<Start>),
+    /// Its execution state, of which it was made again.
+    Restored(Box<RestoredRun>),
 }
 
 /// An order on the ground: if its append may have been written, what that would have made of it.
@@ -193,7 +208,14 @@ impl Pipeline {
     pub fn start(store: Arc<dyn Store>, start: Start, order: Order) -> Result<Pipeline, Refusal> {
         let run = start.id;
         let mut pipeline = Pipeline::at(store, run, None);
-        pipeline.take_off(Work { start: Some(Box::new(start)), order })?;
+        pipeline.take_off(Work { start: Some(Beginning::Started(Box::new(start))), order })?;
+        Ok(pipeline)
+    }
+
+    /// Begins a run that was made of its execution state, in the same way.
+    pub fn restore(store: Arc<dyn Store>, restored: RestoredRun, order: Order) -> Result<Pipeline, Refusal> {
+        let mut pipeline = Pipeline::at(store, restored.run.facts.id, None);
+        pipeline.take_off(Work { start: Some(Beginning::Restored(Box::new(restored))), order })?;
         Ok(pipeline)
     }
 
@@ -204,7 +226,7 @@ impl Pipeline {
 
     /// The run as it will be once everything that was pushed is durable. To plan by, never to show.
     #[must_use]
-    pub fn tip(&self) -> Option<&Run> {
+    pub fn tip(&self) -> Option<&Arc<Run>> {
         self.tip_row().map(|row| &row.run)
     }
 
@@ -401,11 +423,16 @@ impl Pipeline {
         let order = &work.order;
         let before = self.tip_row().filter(|_| work.start.is_none());
         let decided = match (&work.start, before) {
-            (Some(start), _) => all(decide::start(start, &order.given.context())?, true, order),
+            (Some(Beginning::Started(start)), _) => {
+                all(decide::start(start, &order.given.context())?, true, order)
+            }
+            (Some(Beginning::Restored(restored)), _) => all(restored.transition(), true, order),
             (None, Some(row)) => all(unchanged(&row.run), false, order),
             (None, None) => unreachable!("a pipeline begins with a run or with a start"),
         };
-        let batch = sealed(before, &decided, order);
+        let seal = seal(&decided, order);
+        let Transition { events, run, outcome, cancel_children } = decided;
+        let batch = Batch::of(before, &events, run.into(), seal);
         let row = batch.as_ref().map(|batch| &batch.row).or(before).cloned();
         let closed = |change: &HoldChange| match change {
             HoldChange::Close(row) => Some(row.clone()),
@@ -416,12 +443,7 @@ impl Pipeline {
             first: batch.link.header.first,
             answer: AppendAnswer::Awaited(self.store.append(vec![batch])),
         });
-        let settled = SettledOrder {
-            outcome: decided.outcome,
-            events: decided.events,
-            decided: closed,
-            cancel_children: decided.cancel_children,
-        };
+        let settled = SettledOrder { outcome, events, decided: closed, cancel_children };
         self.flight.push_back(OrderInFlight { work, settled, row, append });
         Ok(())
     }
@@ -431,16 +453,15 @@ fn head(row: Option<&RunRow>) -> Option<Digest> {
     row.map(|row| row.head)
 }
 
-/// What is written for an order that came to this; nothing where it changes nothing.
-fn sealed(before: Option<&RunRow>, decided: &Transition, order: &Order) -> Option<Batch> {
+/// What is written beside the events of an order that came to this.
+fn seal(decided: &Transition, order: &Order) -> Seal {
     let beside = order.writes.beside(decided);
-    let seal = Seal {
+    Seal {
         salt: order.given.entropy.draw("salt", 0).0,
         lease: beside.lease.unwrap_or(LeaseChange::Keep),
         guards: beside.guards,
         puts: beside.puts,
-    };
-    Batch::seal(before, decided, seal)
+    }
 }
 
 fn unchanged(run: &Run) -> Transition {

@@ -332,6 +332,14 @@ pub struct HoldQuery {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AudienceMember(pub String);
 
+impl AudienceMember {
+    /// A user.
+    #[must_use]
+    pub fn user(user: &UserId) -> AudienceMember {
+        AudienceMember(["user:", user.as_str()].concat())
+    }
+}
+
 /// Whose holds a list may show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Audience {

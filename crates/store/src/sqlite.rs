@@ -7,6 +7,7 @@
 
 mod append;
 mod audit;
+mod backup;
 mod conversations;
 mod credentials;
 mod deliveries;
@@ -65,6 +66,7 @@ use tally::Tallies;
 use writer::Writer;
 
 pub use audit::{audit_entries, export, heads, verify, verify_against};
+pub use backup::{FileCopy, copy, last_event_at};
 pub use credentials::CredentialFile;
 pub use schema::OpenError;
 pub use snapshot::SqliteSnapshot;

@@ -4,6 +4,7 @@
 
 mod app;
 mod attempts;
+mod cookies;
 mod extract;
 pub(crate) mod filters;
 mod forwarded;
@@ -20,15 +21,17 @@ mod request_id;
 pub mod status;
 mod surroundings;
 mod time;
+mod tls;
 pub(crate) mod webhook_body;
 mod written;
 
 pub use app::App;
+pub use cookies::{cookie_of, forget_session, keep_session, session_cookie};
 pub use extract::{
     Args, JsonBody, Repeatable, Segment, UnparsedJson, body_bytes, idempotency_key, is_too_deep,
 };
-pub use guard::{Pass, Peer};
-pub use listen::serve;
+pub use guard::{Door, HasTour, Pass, Peer};
+pub use listen::{serve, serve_with};
 pub use openapi::described;
 pub(crate) use problem::keep_advice;
 pub use problem::{Problem, ProblemDetails, RecordedDecision};
@@ -36,4 +39,5 @@ pub use public_url::{mount, site};
 pub use reauthorize::{INVALID, Stay};
 pub use surroundings::{Reteller, Retelling, surrounded};
 pub use time::{http_date, parse_rfc3339, rfc3339};
+pub use tls::{BadCertificate, ServerCertificate};
 pub use written::when_written;

@@ -195,6 +195,10 @@ impl Tool for CommandTool {
         rules::judge(&self.options, arguments)
     }
 
+    fn judge_listed(&self, arguments: &str) -> Judgement {
+        rules::judge_listed(&self.options, arguments)
+    }
+
     /// Known only of programs of the table that look and change nothing, with options that it knows too.
     fn risk(&self, arguments: &str) -> Option<Risk> {
         preview::risk(&argv(arguments).ok()?)

@@ -1,11 +1,14 @@
 //! A Postgres of the bench's own, and databases on it.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use standfast_store::conformance::cluster::{self, OwnServer};
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
+
+use crate::usage;
 
 /// A server; it ends with its handle.
 pub(super) struct Postgres {
@@ -38,8 +41,17 @@ impl Postgres {
 
     /// What the server logs.
     pub(super) fn log(&self) -> Vec<u8> {
-        let data = cluster::query_text(&self.server.url(), "SHOW data_directory").unwrap();
-        std::fs::read(std::path::Path::new(&data).with_file_name("log")).unwrap()
+        std::fs::read(self.data().with_file_name("log")).unwrap()
+    }
+
+    /// Processor time of the server and its backends, in microseconds.
+    pub(super) fn processor_us(&self) -> f64 {
+        let file = std::fs::read_to_string(self.data().join("postmaster.pid")).unwrap();
+        usage::database_us(file.lines().next().and_then(|line| line.trim().parse().ok()).unwrap())
+    }
+
+    fn data(&self) -> PathBuf {
+        cluster::query_text(&self.server.url(), "SHOW data_directory").unwrap().into()
     }
 }
 

@@ -20,15 +20,20 @@ use crate::ours;
 const RECORDED: usize = 20;
 const WARM_UP: usize = 10;
 
+/// How often many clients begin at once before what they cause is recorded.
+const WAVES: usize = 5;
+
 /// What comes after a cycle has been answered (hints, leases given back) is its own, too.
 const AFTERWARDS: Duration = Duration::from_millis(60);
 
 /// What each session of ours sets that matters for plans.
 const SESSION: &str = "-c enable_seqscan=off -c jit=off -c plan_cache_mode=force_generic_plan";
 
-/// The statements of a cycle, for pgbench.
+/// The statements of a cycle, or of many at once, for pgbench.
 pub(super) struct Script {
     text: String,
+    /// How many cycles it is.
+    cycles: usize,
     pub(super) statements: usize,
     pub(super) trips: usize,
     /// What a cycle leaves behind.
@@ -81,7 +86,36 @@ pub(super) fn record(runtime: &Runtime, postgres: &Postgres) -> Script {
     let mut seen: HashMap<Vec<String>, usize> = HashMap::new();
     cycles.iter().for_each(|cycle| *seen.entry(shape(cycle)).or_default() += 1);
     let usual = cycles.iter().max_by_key(|cycle| seen[&shape(cycle)]).unwrap();
-    script(usual, rows)
+    script(usual, 1, rows)
+}
+
+/// The statements of so many cycles at once, as a node that is busy sends them: in its groups.
+pub(super) fn record_together(runtime: &Runtime, postgres: &Postgres, cycles: usize) -> Script {
+    let database = postgres.database();
+    database.log_statements();
+    let node = nodes(&database, 1);
+    let (statements, rows) = runtime.block_on(async {
+        let mut clients = Vec::new();
+        for _ in 0..cycles {
+            clients.push(Connection::open(&node[0].address).await);
+        }
+        // The last of a few waves: by then statements are prepared, and the groups are what they usually are.
+        let mut last = None;
+        for _ in 0..WAVES {
+            tokio::time::sleep(AFTERWARDS).await;
+            let (begin, before) = (postgres.log().len(), Rows::of(&database));
+            futures_util::future::join_all(clients.iter_mut().map(ours::cycle)).await;
+            tokio::time::sleep(AFTERWARDS).await;
+            let (log, after) = (postgres.log(), Rows::of(&database));
+            let rows = Rows { runs: after.runs - before.runs, links: after.links - before.links };
+            last = Some((logged(&String::from_utf8_lossy(&log[begin..])), rows));
+        }
+        last.unwrap()
+    });
+    // Counting rows is the bench's own question.
+    let of_node: Vec<Logged> =
+        statements.into_iter().filter(|one| !one.sql.starts_with("SELECT count(*) FROM")).collect();
+    script(&of_node, cycles, rows)
 }
 
 /// Reads a piece of the log: statements, each with its parameters in the entry behind it.
@@ -110,7 +144,7 @@ fn logged(text: &str) -> Vec<Logged> {
     all
 }
 
-fn script(cycle: &[Logged], rows: Rows) -> Script {
+fn script(cycle: &[Logged], cycles: usize, rows: Rows) -> Script {
     let mut names: Vec<&str> = Vec::new();
     let mut trips: Vec<(&str, Vec<String>, bool)> = Vec::new();
     let mut changing = Changing::of(cycle);
@@ -141,7 +175,7 @@ fn script(cycle: &[Logged], rows: Rows) -> Script {
     names.iter().enumerate().for_each(|(no, sql)| text.push_str(&format!("PREPARE sf_{no} AS {sql};\n")));
     text.push_str("\\set sf_ready 1\n\\endif\n\\set sf_n :sf_n + 1\n");
     trips.iter().for_each(|(_, statements, _)| text.push_str(&format!("{};\n", statements.join("\\;\n"))));
-    Script { text, statements: cycle.len(), trips: trips.len(), rows }
+    Script { text, cycles, statements: cycle.len(), trips: trips.len(), rows }
 }
 
 /// What has to differ from cycle to cycle: ids, numbers, the name of the session.
@@ -207,7 +241,7 @@ impl Script {
         let mut measured = Measured::default();
         for second in each.captures_iter(&said).skip(1) {
             let number = |part: usize| second[part].parse::<f64>().unwrap();
-            measured.cycles += number(1) as usize;
+            measured.cycles += (number(1) * self.cycles as f64) as usize;
             measured.seconds += 1.0;
             measured.cycle_ms.push(number(2));
         }
@@ -218,9 +252,9 @@ impl Script {
     /// What was replayed did what it does for a server: each cycle left its rows, instead of meeting those of another.
     fn assert_done(&self, database: &Database, said: &str) {
         let processed = Regex::new(r"number of transactions actually processed: (\d+)").unwrap();
-        let cycles: usize = processed.captures(said).unwrap()[1].parse().unwrap();
+        let times: usize = processed.captures(said).unwrap()[1].parse().unwrap();
         let rows = Rows::of(database);
-        assert_eq!(rows.runs, cycles * self.rows.runs, "runs after {cycles} cycles of pgbench");
-        assert_eq!(rows.links, cycles * self.rows.links, "links after {cycles} cycles of pgbench");
+        assert_eq!(rows.runs, times * self.rows.runs, "runs after pgbench did it {times} times");
+        assert_eq!(rows.links, times * self.rows.links, "links after pgbench did it {times} times");
     }
 }

@@ -31,8 +31,26 @@ pub(crate) fn print(plan: &Plan, results: &Results) {
                 percentile(&ours.cycle_ms, 0.99),
                 percentile(&ours.approve_ms, 0.5),
             );
+            let usage = ours.usage_per_cycle();
+            println!(
+                "{:>15} | {:.0} µs of all nodes, {:.0} µs of Postgres, {:.1} switches of the nodes a cycle",
+                "",
+                usage.writer_us + usage.other_us,
+                usage.database_us,
+                usage.switches
+            );
+        }
+        if let Some(counts) = results.counts.get(at) {
+            println!(
+                "{:>15} | {:.2} trips, {:.1} appends a transaction, {:.0} allocations a cycle with one node",
+                "",
+                counts.trips,
+                counts.appends_per_commit(),
+                counts.allocations
+            );
         }
     }
+    print_together(results);
     println!("goals: of pgbench ≥ 0.45 at 64 with one node; two and three nodes never less than one");
     let snapshot = &results.snapshot;
     println!(
@@ -60,6 +78,24 @@ pub(crate) fn print(plan: &Plan, results: &Results) {
     write_json(plan, &as_json(results));
 }
 
+/// What pgbench reaches with the same statements in the same groups.
+fn print_together(results: &Results) {
+    let together = &results.together;
+    let ours = results.nodes.get(&1).and_then(|figures| figures.get(&together.cycles));
+    let ours = ours.map_or(f64::NAN, |measured| measured.per_second());
+    println!(
+        "the statements of {} cycles at once: {} in {} trips",
+        together.cycles, together.statements, together.trips
+    );
+    for (connections, measured) in &together.measured {
+        println!(
+            "  pgbench with {connections} connections: {:.0} cycles/s; ours with one node {:.2} of it",
+            measured.per_second(),
+            ours / measured.per_second()
+        );
+    }
+}
+
 fn as_json(results: &Results) -> Value {
     let by_nodes = |count: usize| results.nodes.get(&count).map(figures);
     let mut postgres = by_nodes(1).unwrap_or_default();
@@ -83,5 +119,13 @@ fn as_json(results: &Results) -> Value {
     });
     let per_second: Value =
         results.pgbench.iter().map(|(at, one)| (at.to_string(), json!(one.per_second()))).collect();
-    json!({"pgbench": {"cycles_per_s": per_second, "statements": results.statements}, "postgres": postgres})
+    let together = results.together.measured.iter();
+    let together: Value = together.map(|(no, one)| (no.to_string(), json!(one.per_second()))).collect();
+    json!({
+        "pgbench": {
+            "cycles_per_s": per_second, "statements": results.statements,
+            "together_cycles_per_s": together, "together_statements": results.together.statements,
+        },
+        "postgres": postgres,
+    })
 }

@@ -6,8 +6,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
+use standfast_core::approver::Approver;
 use standfast_core::name::{BadName, GroupName, InboxName, RoleName, Tenant, UserId};
 use standfast_core::time::Timestamp;
 
@@ -92,7 +94,11 @@ impl Principal {
     /// Whoever is at this machine, when no identities are configured.
     #[must_use]
     pub fn local() -> Principal {
-        Principal { scopes: BTreeSet::from([Scope::Admin]), ..Principal::of(UserId::local()) }
+        static LOCAL: LazyLock<Principal> = LazyLock::new(|| Principal {
+            scopes: BTreeSet::from([Scope::Admin]),
+            ..Principal::of(UserId::local())
+        });
+        LOCAL.clone()
     }
 
     /// Whether they administer the server: by their role or by their credential.
@@ -172,6 +178,19 @@ pub enum Party {
     Group(GroupName),
     /// Everyone with a role.
     Role(RoleName),
+}
+
+impl Party {
+    /// Whom an entry of a list of approvers names; none for the owner, who is known by another way.
+    #[must_use]
+    pub fn of(approver: &Approver) -> Option<Party> {
+        match approver {
+            Approver::Owner => None,
+            Approver::User(user) => Some(Party::User(user.clone())),
+            Approver::Group(group) => Some(Party::Group(group.clone())),
+            Approver::Role(role) => Some(Party::Role(role.clone())),
+        }
+    }
 }
 
 /// Why a text names no party.

@@ -26,6 +26,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tracing::Instrument as _;
 
 use super::account::account;
+use super::effects::{EffectCall, is_claimed_meanwhile};
 use super::{Drive, Drives, Step, ToolEnd};
 use crate::EngineError;
 use crate::auth::Principal;
@@ -108,7 +109,7 @@ impl Drive {
     async fn begin_all(&mut self, run: &Run, ready: Vec<CallNo>) -> Result<(), EngineError> {
         // Before anything starts, everything below it is durable. The log has its arguments only then.
         self.settle().await?;
-        if self.pipeline.tip().is_none_or(|now| now != run) {
+        if self.pipeline.tip().is_none_or(|now| **now != *run) {
             // What made these calls ready lost its race: there may be no such calls.
             return Ok(());
         }
@@ -132,7 +133,22 @@ impl Drive {
         }
         let definition = self.definition().await?;
         let arguments = |call| stored_call(&self.log, call).map(|stored| stored.arguments);
-        let verdicts = policy::of_run(agent.as_deref(), &definition, run, arguments);
+        let now = self.drives.host.clock.now();
+        let mut verdicts = policy::of_run(agent.as_deref(), &definition, (run, now), arguments);
+        if let Some(agent) = &agent {
+            let begun = ready.iter().filter_map(|call| Some((*call, stored_call(&self.log, *call)?)));
+            let begun = begun.map(|(call, stored)| (call, stored.tool, stored.arguments)).collect();
+            self.drives.look_at_preconditions(run, agent, begun, &mut verdicts).await;
+        }
+        if let Some(agent) = agent.as_deref().filter(|agent| agent.may_claim_effects()) {
+            let stored = |call: &CallNo| Some((*call, stored_call(&self.log, *call)?));
+            let calls: Vec<EffectCall> = ready
+                .iter()
+                .filter_map(stored)
+                .map(|(no, StoredCall { tool, arguments })| EffectCall { no, tool, arguments })
+                .collect();
+            self.drives.see_to_effects(run, agent, calls, &mut verdicts).await?;
+        }
         for call in ready {
             let Some(stored) = stored_call(&self.log, call) else {
                 return self
@@ -142,7 +158,14 @@ impl Drive {
             let begin = self.drives.begin_call(&run.facts.agent, call, stored);
             self.push(begin, verdicts.clone()).await?;
         }
-        self.settle().await?;
+        match self.settle().await {
+            // Somebody else began the same effect meanwhile: nothing of this was written, and it is looked up again.
+            Err(error) if is_claimed_meanwhile(&error) => {
+                drop(self.pipeline.take_back());
+                return Ok(());
+            }
+            settled => settled?,
+        }
         match self.refused.take() {
             Some(refusal @ Refusal::Tampered { .. }) => self.give_up(refusal.to_string()).await,
             // Somebody else changed the run in between; if nobody did, trying again would be refused again.
@@ -380,7 +403,8 @@ impl Drive {
             }
         }
         let suspend = Suspend { call, attempt, kind, ask, timeout, secret, worker: None };
-        self.push(Command::Suspend(suspend), Verdicts::default()).await?;
+        let verdicts = super::hold_life::of_suspension(self, call, suspend.kind).await;
+        self.push(Command::Suspend(suspend), verdicts).await?;
         self.settle().await?;
         match self.refused.take() {
             Some(refusal @ Refusal::Cap { .. }) => {

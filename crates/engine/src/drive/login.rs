@@ -13,7 +13,6 @@ use standfast_core::id::{CallNo, HoldId, HoldKey};
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::run::Run;
 use standfast_core::time::Millis;
-use standfast_store::SideWrite;
 use standfast_store::pipeline::Writes;
 
 use super::known_log::known_events;
@@ -85,7 +84,7 @@ async fn moves_to_its_agent(drive: &mut Drive, run: &Run) -> Result<bool, Engine
     }
     let before = drive.drives.log.definition(&run.facts.agent, run.state.definition).await?;
     let PinnedDefinition { definition, digest } = agent.pin_like(&before);
-    let put = SideWrite::Definition { digest, bytes: definition.to_bytes() };
+    let put = drive.drives.log.put_definition(digest, &definition);
     let writes = Writes { puts: vec![put], ..Writes::default() };
     let repin = Command::Repin { definition: digest };
     drive.push_with(Role::System.into(), repin, writes).await?;

@@ -16,8 +16,8 @@ use standfast_core::id::{RunId, Seq};
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::run::Run;
 use standfast_core::transcript::stored_call;
+use standfast_store::StoreError;
 use standfast_store::pipeline::Writes;
-use standfast_store::{SideWrite, StoreError};
 
 use super::{Drive, Drives};
 use crate::EngineError;
@@ -126,7 +126,7 @@ impl Drives {
             taken: Admission::Queued,
             history: None,
         };
-        let definition = SideWrite::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() };
+        let definition = self.log.put_definition(agent.digest, &agent.definition);
         let writes = Writes { puts: vec![definition], ..Writes::default() };
         let change = Change { writes, ..Change::new(Actor::Node(self.host.node), Vec::new()) };
         match self.commit.commit_start(start, agent.definition.clone(), change).await {

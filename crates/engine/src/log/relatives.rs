@@ -32,7 +32,7 @@ impl Log {
     pub(crate) async fn path_to(&self, run: &Run) -> Result<Vec<(RunId, AgentName)>, EngineError> {
         let (mut path, mut above) = (Vec::new(), run.facts.parent);
         while let Some(parent) = above {
-            let facts = self.load(parent.run).await?.row.run.facts;
+            let facts = self.load(parent.run).await?.row.run.facts.clone();
             path.push((facts.id, facts.agent));
             above = facts.parent;
         }

@@ -7,25 +7,26 @@ use std::sync::Arc;
 
 use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Event, OrphanCause};
-use standfast_core::hold::{Ask, HoldKind, RecordedDecision, name_files};
+use standfast_core::hold::{self, Ask, Demand, Hold, HoldKind, RecordedDecision, name_files};
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::name::AgentName;
 use standfast_core::project::HoldRow;
 use standfast_core::receipt::receipt;
-use standfast_core::run::{Facts, Run};
+use standfast_core::run::Run;
 use standfast_core::transcript::{stored_call, warned_approval_text};
 
+use super::drift::{Drift, drift};
 use super::{Log, Snapshot};
 use crate::EngineError;
-use crate::auth::{Approvers, Principal, SelfApproval, ToDecide, may_decide, may_log_in};
+use crate::auth::{Principal, ToDecide, WhyNot, may_decide, may_decide_as_well, may_log_in, who_decides};
 use crate::tool::preview::{CallPreview, Risk};
 
 /// A run with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunView {
     /// The fold of its events.
-    pub run: Run,
+    pub run: Arc<Run>,
     /// What came out, once it has ended.
     pub result: Option<Body>,
     /// Why it did not complete.
@@ -53,14 +54,24 @@ pub struct HoldView {
     pub risk: Option<Risk>,
     /// Why nobody knows what the call did, of an unknown outcome.
     pub unknown_because: Option<OrphanCause>,
-    /// Who may decide it, as they are named in the settings.
-    pub deciders: Vec<String>,
     /// Its decision.
     pub recorded: Option<RecordedDecision>,
     /// The runs above its run, the root first, each with its agent; empty when it is no sub-run.
     pub path: Vec<(RunId, AgentName)>,
+    /// The hold as the run carries it, with votes, deadlines and who is asked; none once it is decided.
+    pub open: Option<Hold>,
+    /// Whether its decision came after the deadline.
+    pub late: bool,
     /// Whether the caller may decide it.
     pub may_decide: bool,
+    /// Why not, if they may not.
+    pub why_not: Option<WhyNot>,
+    /// Who may decide it, in words.
+    pub deciders: String,
+    /// What each rule demands of those who decide, and who has agreed.
+    pub demands: Vec<Demand>,
+    /// What is different now from when it was asked, where that was looked at.
+    pub drift: Vec<Drift>,
     /// Whether the caller may give the login that it waits for.
     pub may_log_in: bool,
 }
@@ -104,7 +115,7 @@ impl Views {
             None => (None, None),
         };
         let holds_below = self.log.holds_below(run).await?;
-        Ok(RunView { run: run.clone(), result, reason, holds_below })
+        Ok(RunView { run: snapshot.stored().row.run.clone(), result, reason, holds_below })
     }
 
     /// What the call of a hold would do, as its tool sees it now; none where the tool cannot say, and of what is decided.
@@ -118,9 +129,16 @@ impl Views {
         tokio::task::spawn_blocking(move || tool.preview(arguments.text())).await.ok().flatten()
     }
 
-    /// A hold, pending or decided, if the caller may see it.
+    /// A hold, pending or decided, if the caller may see it; with what is different now from when it was asked.
     pub async fn hold(&self, who: &Principal, hold: HoldId) -> Result<HoldView, EngineError> {
-        self.hold_view(who, &self.snapshot(who, hold.run).await?, hold).await
+        let snapshot = self.snapshot(who, hold.run).await?;
+        let mut view = self.hold_view(who, &snapshot, hold).await?;
+        let (run, events) = (snapshot.run(), snapshot.log().await?);
+        let definition = self.log.definition(&run.facts.agent, run.state.definition).await?;
+        let agent = self.log.host.agent(&run.facts.agent).ok();
+        let shown = (&view.row, view.arguments.as_ref());
+        view.drift = drift(agent.as_deref(), (run, &definition), shown, events);
+        Ok(view)
     }
 
     /// What is shown of a hold of a run as it was at one moment.
@@ -156,10 +174,21 @@ impl Views {
         let harm = tool.zip(arguments.as_ref()).and_then(|(tool, arguments)| tool.risk(arguments.text()));
         // A definition says `false` also of tools of which nothing is known.
         let promised = spec.filter(|spec| spec.reversible).map(|_| Risk::Reversible);
-        let risk = harm.or(promised);
+        // A rule may know better than the tool, and only make it worse.
+        let promised_by_rules = ask.stakes.reversible;
+        let is_lost = promised_by_rules == Some(false) || ask.stakes.risk == Some(hold::Risk::Destructive);
+        let risk = if is_lost { Some(Risk::Destructive) } else { harm.or(promised) };
         let approvers = self.log.host.approvers(&run.facts.agent);
-        let may_log_in = may_log_in(who, &run.facts, (&row).into(), &approvers);
-        let may_decide = may_decide(who, &run.facts, (&row).into(), &approvers).is_some();
+        let demands = demands(&row, run, events);
+        let to_decide = ToDecide { demands: &demands, ..ToDecide::of(&row, run) };
+        let may_log_in = may_log_in(who, &run.facts, to_decide, &approvers);
+        let standing = may_decide(who, &run.facts, to_decide, &approvers);
+        let deciders = who_decides(&run.facts, to_decide, &approvers);
+        let open = run.hold(row.id.key).cloned();
+        let now = self.log.host.clock.now();
+        let is_asked_as_well =
+            open.as_ref().is_some_and(|open| may_decide_as_well(who, run, open, &approvers, now).is_some());
+        let late = row.closed.as_ref().is_some_and(|closed| is_late(closed.seq, events));
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, events));
         let path = self.log.path_to(run).await?;
         if let Some(warning) = &ask.warning {
@@ -169,16 +198,21 @@ impl Views {
         Ok(HoldView {
             ask,
             description: spec.map(|spec| spec.description.clone()),
-            reversible: risk.map(|risk| risk != Risk::Destructive),
+            reversible: risk.map(|risk| risk != Risk::Destructive).or(promised_by_rules),
             risk,
             unknown_because: (row.kind == HoldKind::Recovery).then(|| cause(&row, events)).flatten(),
-            deciders: deciders(&run.facts, (&row).into(), &approvers),
             row,
             arguments,
             prompt,
             recorded,
             path,
-            may_decide,
+            open,
+            late,
+            may_decide: standing.is_ok() || is_asked_as_well,
+            why_not: standing.err().filter(|_| !is_asked_as_well),
+            deciders,
+            demands,
+            drift: Vec::new(),
             may_log_in,
         })
     }
@@ -191,19 +225,6 @@ fn cause(row: &HoldRow, events: &[Envelope]) -> Option<OrphanCause> {
         Event::CallOrphaned(orphaned) if orphaned.call == row.id.key.call => orphaned.why.clone(),
         _ => None,
     })
-}
-
-/// Who may decide, in the words of the settings.
-fn deciders(run: &Facts, hold: ToDecide<'_>, approvers: &Approvers) -> Vec<String> {
-    let named = approvers.named.iter().flatten().map(ToString::to_string);
-    let is_nobody = approvers.named.as_ref().is_some_and(BTreeSet::is_empty);
-    let is_owner =
-        hold.kind == HoldKind::Auth || approvers.self_approval_of(hold.tool) == SelfApproval::Allow;
-    let owner = (is_owner && !is_nobody).then(|| format!("user:{}", run.owner));
-    let admins = (hold.kind == HoldKind::Recovery && !is_nobody).then(|| "role:admin".to_owned());
-    let mut all: Vec<String> = owner.into_iter().chain(named).chain(admins).collect();
-    all.dedup();
-    all
 }
 
 /// The result of a run, and why it did not complete.
@@ -240,14 +261,36 @@ pub(crate) fn asked(row: &HoldRow, events: &[Envelope]) -> Ask {
     // Other arguments name other files.
     let edited = events.iter().rev().find_map(|envelope| {
         let Event::HoldEdited(edited) = &envelope.event else { return None };
-        (edited.hold == opened.hold).then_some(&edited.edited.files)
+        (edited.hold == opened.hold).then_some(edited)
     });
     let ask = opened.ask.clone();
     match edited {
         // What was said of the arguments before says nothing of these.
-        Some(files) => Ask { reason: name_files(ask.reason, files), warning: None, ..ask },
+        Some(edited) => {
+            let reason = name_files(ask.reason, &edited.edited.files);
+            Ask { reason, warning: None, stakes: edited.stakes.clone(), ..ask }
+        }
         None => ask,
     }
+}
+
+/// Whether a decision came after the deadline.
+fn is_late(at: Seq, events: &[Envelope]) -> bool {
+    let decision = events.iter().find(|envelope| envelope.seq == at);
+    decision.is_some_and(|one| matches!(&one.event, Event::HoldResolved(resolved) if resolved.late))
+}
+
+/// What each rule demands of those who decide; of a hold that is decided, what it demanded last.
+pub(crate) fn demands(row: &HoldRow, run: &Run, events: &[Envelope]) -> Vec<Demand> {
+    if let Some(open) = run.hold(row.id.key) {
+        return open.demands.clone();
+    }
+    let last = events.iter().rev().find_map(|envelope| match &envelope.event {
+        Event::HoldOpened(opened) if opened.hold == row.id.key => Some(opened.demands.clone()),
+        Event::HoldEdited(edited) if edited.hold == row.id.key => Some(edited.demands.clone()),
+        _ => None,
+    });
+    last.unwrap_or_default()
 }
 
 pub(crate) fn recorded(at: Seq, events: &[Envelope]) -> Option<RecordedDecision> {

@@ -103,7 +103,7 @@ pub(crate) fn import(arguments: &Import) -> ExitCode {
             let path = &arguments.file;
             Box::new(BufReader::new(File::open(path).map_err(|error| unusable(path, &error))?))
         };
-        let audiences = audiences(arguments.place.config.as_deref())?;
+        let audiences = audiences(data::config_file(arguments.place.config.as_deref()).as_deref())?;
         let into = if arguments.into_existing { Target::Existing } else { Target::Empty };
         let mut progress = progress("imported", arguments.place.json);
         wait(export::import(store.as_ref(), &mut lines, into, &audiences, &mut progress))

@@ -89,6 +89,20 @@ fn named(config: &Config, name: &str) -> Result<Provider, String> {
     })
 }
 
+/// Whether a provider answers, in a sentence: what it does, or what is wrong and what to do.
+pub(super) async fn answers(provider: Provider) -> Result<String, String> {
+    let found = try_out(provider).await?;
+    match &found.failed {
+        None if found.calls_tools => {
+            Ok(format!("{} answers in {} ms and calls tools", found.who, found.millis))
+        }
+        None => {
+            Ok(format!("{} answers in {} ms, but did not call the requested tool", found.who, found.millis))
+        }
+        Some(trouble) => Err(format!("{}: {trouble}\n{}", found.who, trouble.advice())),
+    }
+}
+
 /// What was found out.
 struct TrialResult {
     who: String,

@@ -86,7 +86,7 @@ impl World {
 
     /// A run as it is stored.
     pub(super) async fn load(&self, run: RunId) -> Result<Run, ScenarioError> {
-        Ok(self.stored(run).await?.row.run)
+        Ok(Arc::unwrap_or_clone(self.stored(run).await?.row.run))
     }
 
     async fn stored(&self, run: RunId) -> Result<StoredRun, ScenarioError> {

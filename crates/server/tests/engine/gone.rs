@@ -72,7 +72,7 @@ async fn approve(engine: &Engine, run: RunId) {
 async fn question(engine: &Engine, run: RunId, before: Option<HoldId>) -> HoldId {
     let asked = async {
         loop {
-            let holds = engine.load(run).await.unwrap().row.run.state.holds;
+            let holds = engine.load(run).await.unwrap().row.run.state.holds.clone();
             let found = holds.iter().find(|hold| hold.kind == HoldKind::Input && hold.call() == CallNo::RUN);
             match found.map(|hold| HoldId { run, key: hold.key }) {
                 Some(hold) if Some(hold) != before => return hold,
@@ -192,7 +192,7 @@ async fn a_sibling_runs_while_a_tool_is_gone() {
     engine.reload(without(&site, Gone::Tool));
     approve(&engine, run).await;
     let hold = question(&engine, run, None).await;
-    let holds = engine.load(run).await.unwrap().row.run.state.holds;
+    let holds = engine.load(run).await.unwrap().row.run.state.holds.clone();
     assert_eq!(holds.len(), 2, "the model's own question and that of the run");
     engine.reload(site.settings());
     assert_eq!(answer(&engine, &who("alice"), hold, "go on").await, Ok(Answer::Done));

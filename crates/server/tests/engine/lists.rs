@@ -69,7 +69,7 @@ async fn whoever_sees_nothing_looks_at_nothing() {
     let engine = Engine::new(store.clone(), Clock::system(), site.settings());
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
-    let session = engine.load(run).await.unwrap().row.run.facts.session;
+    let session = engine.load(run).await.unwrap().row.run.facts.session.clone();
     store.runs.lock().unwrap().clear();
     store.holds.lock().unwrap().clear();
     let eve = who("eve");

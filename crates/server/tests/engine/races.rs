@@ -37,7 +37,7 @@ async fn two_holds_of_a_run_are_approved_at_the_same_moment() {
     let engine = site.server();
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
-    let holds = engine.load(run).await.unwrap().row.run.state.holds;
+    let holds = engine.load(run).await.unwrap().row.run.state.holds.clone();
     let mut deciding = tokio::task::JoinSet::new();
     for hold in holds {
         let (engine, hold) = (engine.clone(), HoldId { run, key: hold.key });

@@ -164,7 +164,7 @@ async fn a_closed_session_refuses_new_runs() {
     let session = SessionId::new("disk").unwrap();
     let new = || NewRun { session: Some(session.clone()), ..new(None) };
     let run = engine.start(&who("alice"), new()).await.unwrap();
-    let facts = engine.load(run).await.unwrap().row.run.facts;
+    let facts = engine.load(run).await.unwrap().row.run.facts.clone();
     let key = SessionKey::of(&facts);
     assert_eq!(store.change_session(key, SessionChange::Close, engine.clock().now()).await, Ok(true));
     let closed = EngineError::SessionClosed { agent: agent(), session: session.clone() };

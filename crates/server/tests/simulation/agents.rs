@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use standfast_core::approver::Approver;
 use standfast_core::body::Body;
 use standfast_core::command::{AskedCall, Limits, SuspendFor};
 use standfast_core::definition::{Definition, ToolSpec};
@@ -14,7 +15,7 @@ use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName, UserId};
 use standfast_core::time::Millis;
-use standfast_engine::auth::{Approvers, Party};
+use standfast_engine::auth::Approvers;
 use standfast_engine::clock::Clock;
 use standfast_engine::model::{Live, Model, ModelFailure, ModelFuture, ModelReply, Prompt};
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
@@ -113,7 +114,10 @@ fn agent(sim: &Arc<Sim>, name: AgentName, tools: BTreeMap<ToolName, (ToolSpec, A
         tools: tools.into_iter().map(|(name, (_, tool))| (name, tool)).collect(),
         needs_approval: BTreeSet::from([tool_name("pay")]),
         approvers: Approvers {
-            named: Some(BTreeSet::from([Party::User(UserId::new(people::APPROVER).unwrap())])),
+            named: Some(BTreeSet::from([
+                Approver::Owner,
+                Approver::User(UserId::new(people::APPROVER).unwrap()),
+            ])),
             ..Approvers::default()
         },
         worker_pool: 8,

@@ -22,7 +22,7 @@ use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
 use standfast_core::run::PromptBasis;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::stored_call;
-use standfast_store::pipeline::{LeaseRule, Order, OrderContext, Pipeline, Writes};
+use standfast_store::pipeline::{HoldAudience, LeaseRule, Order, OrderContext, Pipeline, Writes};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{AudienceMember, Guard, LeaseChange, SessionKey, SideWrite, Store};
 
@@ -153,7 +153,7 @@ impl Bench {
         let digest = self.definition_digest;
         let writes = Writes {
             guards: vec![Guard::SessionOpen { session: key }],
-            puts: vec![SideWrite::Definition { digest, bytes: self.definition.to_bytes() }],
+            puts: vec![SideWrite::Definition { digest, bytes: self.definition.to_bytes().into() }],
             ..self.takes()
         };
         let order = self.order(Vec::new(), Actor::Client(UserId::new("alice").unwrap()), writes);
@@ -181,7 +181,10 @@ impl Bench {
             Actor::Node(self.node),
             Writes {
                 lease: LeaseRule::Set(LeaseChange::Release),
-                audience: vec![AudienceMember("user:alice".into()), AudienceMember("role:approver".into())],
+                audience: HoldAudience {
+                    owner: Some(UserId::new("alice").unwrap()),
+                    named: vec![AudienceMember("role:approver".into())],
+                },
                 ..Writes::default()
             },
         );
@@ -250,6 +253,7 @@ impl Bench {
             definition: self.definition.clone(),
             verdicts: Verdicts::default(),
             authority: None,
+            counts_for: Vec::new(),
             recorded: None,
             limits: self.limits.clone(),
             over_soft_cap: false,

@@ -230,7 +230,7 @@ impl Twins {
         }
         if random.one_in(8) {
             let digest = Digest([u8::try_from(random.below(3)).unwrap(); 32]);
-            batch.puts.push(SideWrite::Definition { digest, bytes: batch.link.hash.0.to_vec() });
+            batch.puts.push(SideWrite::Definition { digest, bytes: batch.link.hash.0.into() });
         }
         if random.one_in(8) && !self.rows.is_empty() {
             let run = random.pick(&self.rows).run.facts.id;

@@ -66,7 +66,7 @@ pub fn what_could_not_be_told_goes_with_the_contents(factory: &Factory) {
         batch.puts.push(SideWrite::Notice(notice));
         let row = world.write(batch);
         let row = world.send(&row, &Command::Cancel { reason: None });
-        told.push(world.send(&row, &Command::Erase { reason: None }).run.facts);
+        told.push(world.send(&row, &Command::Erase { reason: None }).run.facts.clone());
     }
     for due in block_on(world.store().due_notices(NoticeQuery::all(world.now(), 10))).unwrap() {
         let dead = SettleNotice::Dead { at: world.now(), from: Seq(1), why: "gone".into() };

@@ -48,7 +48,8 @@ pub fn an_audience_sees_its_holds_each_once(factory: &Factory) {
 pub fn an_audience_can_grow(factory: &Factory) {
     let mut world = World::new(factory);
     let (row, hold) = world.held(&NewRun::of("helper"), &["user:alice"]);
-    let mut batch = world.scribe.batch(&row, &Command::Assign { hold: hold.key, to: Some(user("bob")) });
+    let mut batch =
+        world.scribe.batch(&row, &Command::Assign { hold: hold.key, to: Some(user("bob")), until: None });
     let who = vec![AudienceMember("user:bob".into()), AudienceMember("user:alice".into())];
     batch.puts.push(SideWrite::Audience { hold, who });
     let row = world.write(batch);
@@ -333,7 +334,7 @@ pub fn changes_of_an_open_hold_are_visible(factory: &Factory) {
     let row = world.send(&row, &Command::Edit(Edit { decide: as_seen(hold.key), arguments }));
     let edited = world.same_everywhere(hold);
     assert_eq!((edited.revision, edited.digest == first.digest), (1, false));
-    let row = world.send(&row, &Command::Assign { hold: hold.key, to: Some(user("bob")) });
+    let row = world.send(&row, &Command::Assign { hold: hold.key, to: Some(user("bob")), until: None });
     assert_eq!(world.same_everywhere(hold), HoldRow { assignee: Some(user("bob")), ..edited.clone() });
     world.later(Millis::seconds(11));
     let row = world.send(&row, &Command::Tick);

@@ -96,7 +96,7 @@ pub fn the_same_large_value_twice_is_one(factory: &Factory) {
 
 pub fn a_definition_is_stored_once_for_its_tenant(factory: &Factory) {
     let mut world = World::new(factory);
-    let put = |bytes: &[u8]| SideWrite::Definition { digest: Digest([4; 32]), bytes: bytes.to_vec() };
+    let put = |bytes: &[u8]| SideWrite::Definition { digest: Digest([4; 32]), bytes: bytes.into() };
     for bytes in [b"\x00first\xff".as_slice(), b"ignored: the digest names the first"] {
         let mut batch = world.scribe.start(&NewRun::of("helper"));
         batch.puts.push(put(bytes));
@@ -116,7 +116,7 @@ pub fn nothing_is_put_by_a_refused_append(factory: &Factory) {
     world.send(&row, &say("newer"));
     let (key, expires_at) = ("k".to_owned(), world.now());
     stale.puts.push(SideWrite::Key { key: key.clone(), request: Digest([1; 32]), expires_at });
-    stale.puts.push(SideWrite::Definition { digest: Digest([4; 32]), bytes: vec![1] });
+    stale.puts.push(SideWrite::Definition { digest: Digest([4; 32]), bytes: [1].into() });
     assert_eq!(world.append(vec![stale]), Err(StoreError::Conflict { run: row.run.facts.id }));
     assert_eq!(block_on(world.store().find_key(tenant("default"), key)), Ok(None));
     assert_eq!(block_on(world.store().definition(tenant("default"), Digest([4; 32]))), Ok(None));

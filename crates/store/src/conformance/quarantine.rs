@@ -36,7 +36,7 @@ pub fn a_run_put_aside_is_never_due_and_takes_nothing(factory: &Factory) {
 pub fn a_run_put_aside_is_listed_apart(factory: &Factory) {
     let mut world = World::new(factory);
     let (whole, (broken, _)) = (world.queued_run("helper"), world.held_run("helper"));
-    let facts = broken.run.facts;
+    let facts = broken.run.facts.clone();
     assert_eq!(block_on(world.store().quarantine(facts.id, WHY.into())), Ok(()));
     for _ in 0..2 {
         let page = world.list_runs(runs_by(RunFilter::All));

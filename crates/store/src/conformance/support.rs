@@ -266,7 +266,7 @@ pub fn checked(store: &dyn Store, run: RunId) -> Result<RunRow, String> {
         return Ok(stored.row);
     }
     let folded = apply::fold(run, &events_of(&links)).ok_or("the events do not begin a run")?;
-    if project::run_row(&folded, head) == stored.row {
+    if project::run_row(folded, head) == stored.row {
         Ok(stored.row)
     } else {
         Err(format!("run {run}: its events do not fold into its row"))

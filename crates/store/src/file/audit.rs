@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use standfast_core::digest::Digest;
 use standfast_core::id::{RunId, Seq};
@@ -279,7 +280,7 @@ impl Evidence for Snapshot {
         let row = document.row().map_err(|why| StoreError::Corrupt { run, why })?;
         let last = self.links(run)?.last().map(|link| link.hash);
         if last == Some(row.head) {
-            Ok(row.run)
+            Ok(Arc::unwrap_or_clone(row.run))
         } else {
             let why = "its head is not the hash of its last link".to_owned();
             Err(StoreError::Corrupt { run, why })

@@ -157,7 +157,7 @@ impl Loader {
             };
             if let Err((path, why)) = taken {
                 let why = format!("{}: {}", self.model.folder.at(&path).display(), damaged(&why));
-                let facts = self.folded(run).ok().map(|row| row.run.facts);
+                let facts = self.folded(run).ok().map(|row| row.run.facts.clone());
                 let files = UnreadableFiles { facts, why: FileDamage::Damaged(why) };
                 self.model.unreadable.insert(run, files);
             }
@@ -217,7 +217,7 @@ impl Loader {
         }
         let folded = apply::fold(run, &events).zip(links.last());
         let (folded, last) = folded.ok_or("its events do not begin a run")?;
-        Ok(project::run_row(&folded, last.hash))
+        Ok(project::run_row(folded, last.hash))
     }
 
     fn tables(&mut self) -> Result<(), OpenError> {

@@ -407,7 +407,7 @@ impl WrittenBatch {
             match put {
                 SideWrite::Blob(blob) => written.blobs.push((blob.name.digest, blob.text.clone())),
                 SideWrite::Definition { digest, bytes } => {
-                    written.definitions.push((batch.tenant().clone(), *digest, bytes.clone()));
+                    written.definitions.push((batch.tenant().clone(), *digest, bytes.to_vec()));
                 }
                 SideWrite::Key { .. }
                 | SideWrite::Notice(_)

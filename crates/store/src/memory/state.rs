@@ -287,7 +287,7 @@ impl State {
                 self.blobs.insert((run, blob.name.digest), blob.text);
             }
             SideWrite::Definition { digest, bytes } => {
-                self.definitions.entry((tenant.clone(), digest)).or_insert(bytes);
+                self.definitions.entry((tenant.clone(), digest)).or_insert_with(|| bytes.to_vec());
             }
             SideWrite::Wake { run, at } => {
                 self.touch(|| ChangeMark::Run(run));

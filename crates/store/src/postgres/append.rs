@@ -434,7 +434,7 @@ impl<'a> Tables<'a> {
                     SideWrite::Definition { digest, .. }
                         if writing.known.has_definition(batch.tenant().as_str(), *digest) => {}
                     SideWrite::Definition { digest, bytes } => {
-                        definitions.push((batch.tenant().as_str(), digest.0.to_vec(), bytes.as_slice()));
+                        definitions.push((batch.tenant().as_str(), digest.0.to_vec(), &**bytes));
                     }
                     SideWrite::Notice(notice) => tell(notice.clone()),
                     // Part of the picture.

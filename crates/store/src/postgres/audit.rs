@@ -240,7 +240,8 @@ fn look_until_still<T>(
     let mut looks = 0;
     loop {
         looks += 1;
-        let stored = runtime.block_on(read::load(pool, run)).map(|stored| stored.row.run);
+        let stored =
+            runtime.block_on(read::load(pool, run)).map(|stored| Arc::unwrap_or_clone(stored.row.run));
         let seen = look(&RunAsOf { runtime, pool, stored }, run);
         if looks == LOOKS || seen.as_ref().is_ok_and(|(seen, _)| seen.wrong.is_none()) {
             return seen;

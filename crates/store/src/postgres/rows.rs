@@ -133,7 +133,7 @@ impl RunColumns<'_> {
             return Err(CorruptRow("its head is not the hash of its last link".into()));
         }
         let run = Run { facts, state };
-        Ok(StoredRun { row: project::run_row(&run, head), lease: lease(row, from + 17, from + 18)? })
+        Ok(StoredRun { row: project::run_row(run, head), lease: lease(row, from + 17, from + 18)? })
     }
 }
 
@@ -148,7 +148,7 @@ fn rebuild(run: RunId, links: &[Link]) -> Result<Option<RunRow>, CorruptRow> {
     }
     let folded = apply::fold(run, &events).zip(links.last());
     let (folded, last) = folded.ok_or_else(|| CorruptRow("its events do not begin a run".into()))?;
-    Ok(Some(project::run_row(&folded, last.hash)))
+    Ok(Some(project::run_row(folded, last.hash)))
 }
 
 /// A link from its row.

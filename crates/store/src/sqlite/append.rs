@@ -334,7 +334,7 @@ fn write_put(
         // Definitions are never removed.
         SideWrite::Definition { digest, .. } if !memory.meets_definition(tenant, *digest) => {}
         SideWrite::Definition { digest, bytes } => {
-            connection.prepare_cached(sql::DEFINITION_ADD)?.execute(params![tenant, digest.0, bytes])?;
+            connection.prepare_cached(sql::DEFINITION_ADD)?.execute(params![tenant, digest.0, &**bytes])?;
         }
         SideWrite::Wake { run, at } => super::work::wake(connection, memory, *run, *at)?,
     }

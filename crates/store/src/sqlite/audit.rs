@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::{Connection, Row, params};
 use standfast_core::digest::Digest;
@@ -322,7 +323,7 @@ impl Evidence for ReadSession<'_> {
     }
 
     fn run(&self, run: RunId) -> Result<Run, StoreError> {
-        Ok(self.load(run)?.row.run)
+        Ok(Arc::unwrap_or_clone(self.load(run)?.row.run))
     }
 
     fn blob(&self, run: RunId, digest: Digest) -> Result<Option<String>, StoreError> {

@@ -181,7 +181,7 @@ pub(super) fn unpack(packed: &[u8]) -> Result<String, CorruptRow> {
 
 fn unpack_bytes<'a, const N: usize>(rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], CorruptRow> {
     let (bytes, after) = rest.split_first_chunk::<N>().ok_or_else(broken)?;
-    text.extend_from_slice(base32::encode(bytes).as_bytes());
+    text.extend_from_slice(base32::Letters::of(bytes).as_str().as_bytes());
     Ok(after)
 }
 

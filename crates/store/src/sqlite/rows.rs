@@ -197,7 +197,7 @@ fn rebuild(
     }
     let folded = apply::fold(run, &events).zip(head);
     let (folded, head) = folded.ok_or_else(|| CorruptRow("its events do not begin a run".into()))?;
-    Ok(Some(project::run_row(&folded, head)))
+    Ok(Some(project::run_row(folded, head)))
 }
 
 fn decode(
@@ -224,7 +224,7 @@ fn decode(
         return Err(CorruptRow("its head is not the hash of its last link".into()));
     }
     let run = Run { facts, state };
-    Ok(StoredRun { row: project::run_row(&run, rest.head), lease: rest.lease })
+    Ok(StoredRun { row: project::run_row(run, rest.head), lease: rest.lease })
 }
 
 /// What never changes of a run: columns of their own, so that it can be read when the fold cannot.

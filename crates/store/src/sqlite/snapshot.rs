@@ -27,7 +27,7 @@ use crate::query::{
     AuditEntry, Credential, DecidedQuery, HoldQuery, Page, RunQuery, SessionKey, SessionQuery, SessionRow,
     StoredRun,
 };
-use crate::subscription::{Subscription, SubscriptionQuery};
+use crate::subscription::{DeadLetter, DeadQuery, Subscription, SubscriptionQuery};
 
 /// A file as it was when this was opened.
 #[derive(Debug, Clone)]
@@ -128,6 +128,10 @@ impl SessionLayer for SqliteSnapshot {
 impl DeliveryLayer for SqliteSnapshot {
     fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
         self.read(|reading| reading.list_subscriptions(&query))
+    }
+
+    fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>> {
+        self.read(|reading| reading.dead_letters(&query))
     }
 }
 

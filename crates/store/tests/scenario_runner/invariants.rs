@@ -44,7 +44,7 @@ fn check_run(world: &World, id: RunId) -> Result<(), String> {
         return ensure(stored.row.run.state.erased, || "contents are missing".into());
     }
     let folded = apply::fold(id, &events).ok_or("the log does not begin with run.started")?;
-    ensure(project::run_row(&folded, previous) == stored.row, || {
+    ensure(project::run_row(folded.clone(), previous) == stored.row, || {
         "the events do not fold into the row".into()
     })?;
     let log = Log::read(&events)?;

@@ -19,7 +19,7 @@ use standfast_core::refusal::Refusal;
 use standfast_core::run::PromptBasis;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::memory::MemoryStore;
-use standfast_store::pipeline::{Order, OrderContext, Pipeline, SettledOrder, Writes};
+use standfast_store::pipeline::{HoldAudience, Order, OrderContext, Pipeline, SettledOrder, Writes};
 use standfast_store::{AudienceMember, SideWrite, Store};
 
 use super::backends::Backend;
@@ -158,7 +158,7 @@ impl World {
     pub(crate) fn start(&mut self, name: &str, start: Start) -> Result<(), String> {
         let given = self.given(Actor::Client(start.owner.clone()), &start.definition)?;
         let definition = self.setting.definition.to_bytes();
-        let put = SideWrite::Definition { digest: start.definition, bytes: definition };
+        let put = SideWrite::Definition { digest: start.definition, bytes: definition.into() };
         let writes = Writes { puts: vec![put], ..Writes::default() };
         let id = start.id;
         let order = Order { commands: Vec::new(), given, writes };
@@ -241,9 +241,10 @@ impl World {
         given.verdicts = self.setting.verdicts(&asked(&view, &command));
         given.recorded = held_by(&command).and_then(|hold| recorded(&view.events, hold));
         let puts = if matches!(command, Command::Repin { .. }) { vec![self.pin()] } else { Vec::new() };
-        let who: Vec<AudienceMember> =
+        let named: Vec<AudienceMember> =
             self.setting.audience().iter().map(|name| AudienceMember(format!("user:{name}"))).collect();
-        let writes = Writes { puts, audience: who, ..Writes::default() };
+        let audience = HoldAudience { owner: None, named };
+        let writes = Writes { puts, audience, ..Writes::default() };
         Ok(Order { commands: vec![command], given, writes })
     }
 
@@ -252,7 +253,7 @@ impl World {
         let definition = self.setting.definition.clone();
         let (digest, bytes) = (definition.digest(), definition.to_bytes());
         self.setting.pinned.insert(digest, definition);
-        SideWrite::Definition { digest, bytes }
+        SideWrite::Definition { digest, bytes: bytes.into() }
     }
 
     /// The context of an actor; verdicts and the recorded decision are for the caller to fill in.
@@ -268,6 +269,7 @@ impl World {
             now: self.now,
             entropy: Entropy(digest::of_parts("scenario", &[&self.drawn.to_be_bytes()]).0),
             authority: self.setting.authority(&actor),
+            counts_for: Vec::new(),
             actor,
             definition: Arc::new(definition.clone()),
             verdicts: Default::default(),
@@ -324,7 +326,10 @@ fn held_by(command: &Command) -> Option<HoldKey> {
         Some(decide.hold)
     } else if let Command::Edit(edit) = command {
         Some(edit.decide.hold)
-    } else if let Command::Assign { hold, .. } | Command::Reopen { hold, .. } = command {
+    } else if let Command::Assign { hold, .. }
+    | Command::Delegate { hold, .. }
+    | Command::Reopen { hold, .. } = command
+    {
         Some(*hold)
     } else {
         None

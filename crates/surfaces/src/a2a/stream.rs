@@ -443,7 +443,10 @@ pub(super) fn updates(run: &Run, change: Change, question: Option<Message>) -> V
     let message = match change.says {
         StatusText::Nothing => None,
         StatusText::Message(message) => Some(*message),
-        StatusText::Question => question,
+        StatusText::Question => question.map(|question| {
+            let parts = question.parts.into_iter().chain(change.denials).collect();
+            Message { parts, ..question }
+        }),
     };
     let (task_id, context_id) = (run.facts.id.to_string(), run.facts.session.to_string());
     let (message, timestamp) = (message.and_then(map::spoken), rfc3339(run.state.at));

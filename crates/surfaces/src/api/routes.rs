@@ -13,14 +13,14 @@ use standfast_core::digest::Digest;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::{AgentName, BadName, SessionId};
 use standfast_engine::auth::Principal;
-use standfast_engine::{Acceptance, Decision, EngineError, LookedUpRun, NewRun, RunList, StartedRun};
+use standfast_engine::{Acceptance, Decision, EngineError, LookedUpRun, NewRun, RunList, RunView, StartedRun};
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::hold_lists::{self, AskedHolds};
-use super::{events, map, nodes, sessions, subscriptions, wire};
+use super::{events, map, nodes, people, sessions, subscriptions, wire};
 use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, refusal};
 
 /// Items of a page, unless the caller wants another number.
@@ -64,9 +64,10 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(hold))
         .routes(routes!(resolve))
         .routes(routes!(receipt))
+        .merge(people::routes())
         .routes(routes!(sessions::sessions))
         .routes(routes!(sessions::session, sessions::change_session, sessions::delete_session))
-        .routes(routes!(sessions::pending))
+        .routes(routes!(sessions::pending, sessions::restore))
         .merge(subscriptions::routes())
         .routes(routes!(nodes::nodes))
 }
@@ -123,8 +124,13 @@ async fn start(
         Err(error) => Err(error),
     };
     let view = view.map_err(about(id))?;
+    Ok(placed(StatusCode::CREATED, id, view))
+}
+
+/// A run, with the address where it is from now on.
+pub(super) fn placed(status: StatusCode, id: RunId, view: RunView) -> Response {
     let location = [(header::LOCATION, format!("/api/v1/runs/{id}"))];
-    Ok((StatusCode::CREATED, location, Json(map::run_view(&view))).into_response())
+    (status, location, Json(map::run_view(view))).into_response()
 }
 
 /// Lists runs, newest first.
@@ -162,7 +168,7 @@ async fn run(
     let seen = app.engine.reads().look_up(&who, run).await.map_err(about(run))?;
     Ok(Json(match seen {
         LookedUpRun::Run(snapshot) => {
-            map::run_view(&app.engine.reads().run_view(&snapshot).await.map_err(about(run))?)
+            map::run_view(app.engine.reads().run_view(&snapshot).await.map_err(about(run))?)
         }
         LookedUpRun::Quarantined(found) => map::unreadable(&found),
     }))
@@ -235,7 +241,7 @@ async fn say(
     let say = Say { message: map::message(body.input)?, on_hold: map::on_hold(body.on_hold) };
     app.engine.say(&who, run, say, once).await.map_err(about(run))?;
     let view = app.engine.run(&who, run).await.map_err(about(run))?;
-    Ok(Json(map::run_view(&view)))
+    Ok(Json(map::run_view(view)))
 }
 
 /// Cancels a run.
@@ -253,7 +259,7 @@ async fn cancel(
     let run = run_id(&run)?;
     app.engine.cancel(&who, run, body.reason, once).await.map_err(about(run))?;
     let view = app.engine.run(&who, run).await.map_err(about(run))?;
-    Ok(Json(map::run_view(&view)))
+    Ok(Json(map::run_view(view)))
 }
 
 /// Lists holds: open ones oldest first, decided ones by when they were decided, the latest first.
@@ -366,11 +372,11 @@ fn run_id(text: &str) -> ApiResult<RunId> {
     text.parse().map_err(|_| Problem::not_found())
 }
 
-fn hold_id(text: &str) -> ApiResult<HoldId> {
+pub(super) fn hold_id(text: &str) -> ApiResult<HoldId> {
     text.parse().map_err(|_| Problem::not_found())
 }
 
-fn about(run: RunId) -> impl Fn(EngineError) -> Problem {
+pub(super) fn about(run: RunId) -> impl Fn(EngineError) -> Problem {
     move |error| refusal::problem(Some(run), &error)
 }
 

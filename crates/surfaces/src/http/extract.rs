@@ -24,6 +24,9 @@ const KEY_MAX: usize = 256;
 /// How deep a body may be nested: the values in it, and what stands around them.
 const DEPTH: usize = MAX_DEPTH + 8;
 
+/// Bytes of a body that room is made for before they are here.
+const ROOM_AT_ONCE: usize = 16 * 1024;
+
 /// How long a body may take to arrive.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
 
@@ -61,9 +64,9 @@ where
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
         let key = idempotency_key(request.headers())?;
-        let route = format!("{} {}", request.method(), request.uri().path());
+        let key = key.map(|key| (format!("{} {}", request.method(), request.uri().path()), key));
         let bytes = json_bytes(request).await?;
-        let once = key.map(|key| IdempotencyKey::new(route, key, digest::of_bytes(&bytes)));
+        let once = key.map(|(route, key)| IdempotencyKey::new(route, key, digest::of_bytes(&bytes)));
         Ok(Repeatable { body: read(&bytes)?, once })
     }
 }
@@ -90,7 +93,7 @@ impl UnparsedJson {
     /// Reads it after all. A repeat must also have the same `arguments` after the `?`.
     pub fn judge<T: DeserializeOwned>(&self, arguments: &str) -> Result<Repeatable<T>, Problem> {
         let key = idempotency_key(&self.headers)?;
-        let bytes = json_or_nothing(&self.headers, self.bytes.clone())?;
+        let bytes = json_or_nothing(is_json(&self.headers), self.bytes.clone())?;
         let request = digest::of_parts("standfast.body.1", &[&bytes, arguments.as_bytes()]);
         let once = key.map(|key| IdempotencyKey::new(self.route.clone(), key, request));
         Ok(Repeatable { body: read(&bytes)?, once })
@@ -103,16 +106,16 @@ pub async fn body_bytes(request: Request) -> Result<Vec<u8>, Problem> {
 }
 
 async fn json_bytes(request: Request) -> Result<Vec<u8>, Problem> {
-    let headers = request.headers().clone();
-    json_or_nothing(&headers, body_bytes(request).await?)
+    let is_json = is_json(request.headers());
+    json_or_nothing(is_json, body_bytes(request).await?)
 }
 
-fn json_or_nothing(headers: &HeaderMap, bytes: Vec<u8>) -> Result<Vec<u8>, Problem> {
+fn json_or_nothing(is_json: bool, bytes: Vec<u8>) -> Result<Vec<u8>, Problem> {
     if bytes.is_empty() {
         return Ok(b"{}".to_vec());
     }
     // A browser sends other types across origins without asking first.
-    if is_json(headers) {
+    if is_json {
         Ok(bytes)
     } else {
         let detail = "send content-type: application/json";
@@ -213,8 +216,11 @@ fn too_slow() -> Problem {
 /// The body in one piece. Its parts are copied as they come: kept as they are, each would keep the whole buffer that it
 /// arrived in, and a client that sends drop by drop would fill the memory.
 async fn whole(request: Request) -> Result<Vec<u8>, Problem> {
+    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    // Nobody makes the server set aside more than a little before they send it.
+    let room = announced.and_then(|length| length.parse().ok()).unwrap_or(0usize).min(ROOM_AT_ONCE);
     let mut parts = request.into_limited_body().into_data_stream();
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(room);
     while let Some(part) = parts.next().await {
         bytes.extend_from_slice(&part.map_err(unread)?);
     }

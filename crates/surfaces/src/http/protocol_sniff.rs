@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 /// What a client of HTTP/2 says first.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -20,13 +19,13 @@ pub(super) enum ConnectionProtocol {
 }
 
 /// A connection whose first bytes were read already; whoever reads it gets them first.
-pub(super) struct Rewound {
+pub(super) struct Rewound<S> {
     first: Vec<u8>,
-    stream: TcpStream,
+    stream: S,
 }
 
 /// Reads as much as shows the protocol. None when the client leaves before.
-pub(super) async fn read(mut stream: TcpStream) -> Option<(ConnectionProtocol, Rewound)> {
+pub(super) async fn read<S: AsyncRead + Unpin>(mut stream: S) -> Option<(ConnectionProtocol, Rewound<S>)> {
     let mut first = Vec::with_capacity(PREFACE.len());
     loop {
         let mut bytes = [0; PREFACE.len()];
@@ -42,7 +41,7 @@ pub(super) async fn read(mut stream: TcpStream) -> Option<(ConnectionProtocol, R
     }
 }
 
-impl AsyncRead for Rewound {
+impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -58,7 +57,7 @@ impl AsyncRead for Rewound {
     }
 }
 
-impl AsyncWrite for Rewound {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

@@ -30,7 +30,8 @@ pub struct Stay {
     app: App,
     pass: Pass,
     who: Principal,
-    run: RunId,
+    /// What they hear of; none when it is lists of everything that they may see.
+    run: Option<RunId>,
     /// What never changes of the run, once it was looked up.
     facts: Option<Facts>,
     looked_at: Instant,
@@ -43,6 +44,22 @@ impl Stay {
     /// Whoever has just been let in with this, to hear of a run.
     #[must_use]
     pub fn new(app: &App, pass: Pass, who: Principal, run: RunId) -> Stay {
+        Stay::of(app, pass, who, Some(run))
+    }
+
+    /// Whoever has just been let in with this, to hear of whatever they may see.
+    #[must_use]
+    pub fn for_lists(app: &App, pass: Pass, who: Principal) -> Stay {
+        Stay::of(app, pass, who, None)
+    }
+
+    /// Whether they may see a run; one that cannot be told is none of theirs.
+    pub async fn may_see(&self, run: RunId) -> bool {
+        let facts = self.app.engine.reads().facts(run).await.ok().flatten();
+        facts.is_some_and(|facts| self.app.engine.reads().may_see(&self.who, &facts))
+    }
+
+    fn of(app: &App, pass: Pass, who: Principal, run: Option<RunId>) -> Stay {
         let mut look_again = tokio::time::interval(LOOK_AGAIN);
         look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         look_again.reset();
@@ -75,8 +92,10 @@ impl Stay {
         if is_due && !self.looks().await {
             return Some(INVALID);
         }
-        if self.facts.is_none() {
-            self.facts = self.app.engine.reads().facts(self.run).await.ok().flatten();
+        if self.facts.is_none()
+            && let Some(run) = self.run
+        {
+            self.facts = self.app.engine.reads().facts(run).await.ok().flatten();
         }
         let may_see = |facts: &Facts| self.app.engine.reads().may_see(&self.who, facts);
         (!self.facts.as_ref().is_none_or(may_see)).then_some(UNSEEN)

@@ -19,7 +19,8 @@ pub(super) fn of(headers: &HeaderMap) -> HeaderValue {
 
 /// A span with the id. One of the highest level is there whatever lines the operator wants to see.
 pub(super) fn span(id: &HeaderValue) -> tracing::Span {
-    tracing::error_span!("request", id = id.to_str().unwrap_or_default())
+    // Who asks is filled in at the door, which knows whom a proxy speaks for.
+    tracing::error_span!("request", id = id.to_str().unwrap_or_default(), from = tracing::field::Empty)
 }
 
 /// The id that the client chose, if it is one that can stand in a log line.
@@ -31,11 +32,12 @@ fn chosen(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 fn random() -> HeaderValue {
-    let bytes: [u8; 32] = random_bytes();
-    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
-    let digits = bytes.iter().take(8).flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-    let text: String = digits.collect();
-    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("none"))
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let bytes: [u8; 8] = random_bytes();
+    let mut text = [b'0'; 16];
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|half| DIGITS[usize::from(half)]);
+    text.iter_mut().zip(digits).for_each(|(to, digit)| *to = digit);
+    HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("none"))
 }
 
 #[cfg(test)]

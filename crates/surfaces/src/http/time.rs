@@ -2,6 +2,8 @@
 //!
 //! The core counts milliseconds; calendars belong to the surfaces.
 
+use std::fmt::Write as _;
+
 use standfast_core::time::Timestamp;
 
 const DAY_MS: i64 = 86_400_000;
@@ -12,7 +14,11 @@ pub fn rfc3339(at: Timestamp) -> String {
     let (days, ms) = (at.0.div_euclid(DAY_MS), at.0.rem_euclid(DAY_MS));
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
+    let mut text = String::with_capacity(24);
+    let written =
+        write!(text, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000);
+    debug_assert!(written.is_ok(), "a text takes everything");
+    text
 }
 
 /// An instant as HTTP's own headers have it: `Sun, 15 Nov 2026 11:32:00 GMT`.

@@ -126,7 +126,9 @@ fn word(event: &Event) -> Option<(&'static str, Option<String>)> {
         | Event::HoldAssigned(_)
         | Event::HoldReminded(_)
         | Event::HoldExpired(_)
-        | Event::HoldReopened(_) => None,
+        | Event::HoldReopened(_)
+        | Event::HoldEscalated(_)
+        | Event::HoldDelegated(_) => None,
     }
 }
 

@@ -6,6 +6,7 @@
 pub(super) mod call;
 pub(super) mod charts;
 mod context;
+pub(super) mod conversation;
 pub(super) mod history;
 pub(super) mod hold;
 pub(super) mod review;

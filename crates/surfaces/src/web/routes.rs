@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
@@ -24,7 +24,7 @@ use super::pages::charts::{self, Figures};
 use super::pages::history::{self, ExportedHold};
 use super::pages::run::{self, RunsPage, SubRun};
 use super::pages::waiting::{self, Pager};
-use super::{holds, login, svg};
+use super::{conversation, events, holds, inboxes, jobs, login, sign_in, svg, tour};
 use crate::html::{self, Failure, PostedForm, Site, Templates, Token};
 use crate::http::filters::{HistoryFilters, PendingFilters, written};
 use crate::http::{App, Args, Segment};
@@ -60,6 +60,15 @@ pub(super) static PAGES: LazyLock<Templates> = LazyLock::new(|| {
         ("charts.html", include_str!("templates/charts.html")),
         ("runs.html", include_str!("templates/runs.html")),
         ("run.html", include_str!("templates/run.html")),
+        ("me.html", include_str!("templates/me.html")),
+        ("sessions.html", include_str!("templates/sessions.html")),
+        ("session.html", include_str!("templates/session.html")),
+        ("remembered.html", include_str!("templates/remembered.html")),
+        ("widget.html", include_str!("templates/widget.html")),
+        ("inboxes.html", include_str!("templates/inboxes.html")),
+        ("inbox.html", include_str!("templates/inbox.html")),
+        ("jobs.html", include_str!("templates/jobs.html")),
+        ("tour.html", include_str!("templates/tour.html")),
     ])
 });
 
@@ -68,7 +77,7 @@ pub(super) type CallerOf = Extension<Principal>;
 pub(super) type Browser = Extension<Token>;
 
 /// The routes.
-pub fn routes() -> Router<App> {
+pub fn routes(app: &App) -> Router<App> {
     let pages = Router::new()
         .route("/", get(waiting))
         .route("/runs", get(runs).post(start))
@@ -82,7 +91,13 @@ pub fn routes() -> Router<App> {
         .route("/charts.json", get(charts_json))
         .merge(holds::routes())
         .merge(login::routes())
-        .layer(from_fn(html::keep_token))
+        .merge(sign_in::routes())
+        .merge(conversation::routes())
+        .merge(inboxes::routes())
+        .merge(jobs::routes())
+        .merge(tour::routes())
+        .route("/events", get(events::events))
+        .layer(from_fn_with_state(app.clone(), html::keep_token))
         .layer(from_fn(html::add_headers));
     pages.merge(html::asset_routes())
 }

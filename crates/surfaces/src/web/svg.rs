@@ -100,7 +100,9 @@ pub(super) fn tone(event: &Event) -> &'static str {
         | Event::HoldAssigned(_)
         | Event::HoldReminded(_)
         | Event::HoldExpired(_)
-        | Event::HoldReopened(_) => "over",
+        | Event::HoldReopened(_)
+        | Event::HoldEscalated(_)
+        | Event::HoldDelegated(_) => "over",
     }
 }
 

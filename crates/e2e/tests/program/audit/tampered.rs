@@ -292,7 +292,7 @@ fn rewrite(path: &Path, edit: impl FnOnce(&mut Vec<(Row, String)>)) {
         sealed.push((row.key, link));
     }
     let folded = standfast_core::apply::fold(run, &events).unwrap();
-    let row = standfast_core::project::run_row(&folded, previous);
+    let row = standfast_core::project::run_row(folded.clone(), previous);
     let holds = standfast_core::project::hold_rows(run, &events);
     database
         .execute("DELETE FROM links WHERE key >> 20 = 4 AND key > ?1", [sealed.last().unwrap().0])

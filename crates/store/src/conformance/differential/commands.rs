@@ -99,7 +99,7 @@ fn about_hold(random: &mut Random, run: &Run, hold: &Hold, now: Timestamp) -> Co
     let call = hold.call();
     match random.below(10) {
         0 => Command::Edit(Edit { decide: seen, arguments }),
-        1 => Command::Assign { hold: hold.key, to: random.one_in(2).then(|| user("dora")) },
+        1 => Command::Assign { hold: hold.key, to: random.one_in(2).then(|| user("dora")), until: None },
         2 => Command::Reopen { hold: hold.key, expires_at: Some(now.plus(Millis::seconds(90))) },
         3 => Command::Vote(seen),
         4 => Command::Progress { call, note: Body::text("half"), processing: Some(random.one_in(2)) },

@@ -148,7 +148,7 @@ impl Scribe {
     #[must_use]
     pub fn pinned(&self, row: &RunRow) -> SideWrite {
         let digest = row.run.state.definition;
-        SideWrite::Definition { digest, bytes: self.definitions[&digest].to_bytes() }
+        SideWrite::Definition { digest, bytes: self.definitions[&digest].to_bytes().into() }
     }
 
     /// The first append of a run.
@@ -239,6 +239,7 @@ impl Scribe {
             definition,
             verdicts,
             authority: Some(Role::Approver),
+            counts_for: &[],
             recorded: None,
             limits,
             over_soft_cap: false,
@@ -321,6 +322,7 @@ fn actor(command: &Command) -> Actor {
         | Command::Vote(_)
         | Command::Edit(_)
         | Command::Assign { .. }
+        | Command::Delegate { .. }
         | Command::Reopen { .. }
         | Command::Repin { .. } => Actor::Person(user("alice")),
         Command::RecordReply(_)

@@ -168,7 +168,7 @@ impl RunDocument {
             serde_json::from_str(self.state.get()).map_err(|error| format!("its state: {error}"))?;
         (state.seq, state.at, state.definition) = (self.seq, self.at, self.definition);
         let run = standfast_core::run::Run { facts: self.facts(), state };
-        Ok(project::run_row(&run, self.head))
+        Ok(project::run_row(run, self.head))
     }
 }
 

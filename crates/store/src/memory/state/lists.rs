@@ -106,7 +106,7 @@ impl State {
         for (row, quarantined) in found.items {
             match quarantined {
                 Some(why) => {
-                    let (run, facts) = (row.run.facts.id, Some(row.run.facts));
+                    let (run, facts) = (row.run.facts.id, Some(row.run.facts.clone()));
                     page.unreadable.push(UnreadableRun { run, facts, why });
                 }
                 None => page.items.push(row),

@@ -87,7 +87,13 @@ fn held(kind: HoldKind, call: u32) -> HoldView {
         deciders: Vec::new(),
         recorded: None,
         path: Vec::new(),
+        open: None,
+        late: false,
         may_decide: true,
+        why_not: None,
+        deciders: String::new(),
+        demands: Vec::new(),
+        drift: Vec::new(),
         may_log_in: false,
     }
 }

@@ -125,14 +125,3 @@ pub(in crate::web) fn reason_label(kind: HoldKind) -> &'static str {
         HoldKind::Recovery => "Why it is held",
     }
 }
-
-/// Those who may decide, without the caller.
-pub(in crate::web) fn others(view: &HoldView, caller: &str) -> Vec<String> {
-    let own = format!("user:{caller}");
-    let plain = |name: &String| match name.split_once(':') {
-        Some(("user", user)) => user.to_owned(),
-        Some((kind, name)) => format!("{kind} {name}"),
-        None => name.clone(),
-    };
-    view.deciders.iter().filter(|name| **name != own).map(plain).collect()
-}

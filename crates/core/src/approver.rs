@@ -1,13 +1,13 @@
 //! Who may decide, and who called: users, groups, roles, and the owner of a run.
 //!
-//! A list of approvers is exactly who may decide: the owner is not on it unless named (C24). What follows for votes is
-//! `quorum.rs`.
+//! A list of approvers is exactly who may decide: the owner is not on it unless named (C24). Values only: who somebody is
+//! comes in with a command, and what a hold demands of them is `hold.rs`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::name::{BadName, GroupName, RoleName, UserId};
 use serde::{Deserialize, Serialize};
-use standfast_core::name::{GroupName, RoleName, UserId};
 
 /// An entry of a list of approvers: `owner`, `user:alice`, `group:finance`, `role:on-call`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -32,20 +32,49 @@ pub struct Person {
     pub groups: BTreeSet<GroupName>,
     /// The roles that they have.
     pub roles: BTreeSet<RoleName>,
+    /// Whether these are all of their groups and roles.
+    pub membership: Membership,
+}
+
+/// Whether somebody's groups and roles are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Membership {
+    /// All of them.
+    #[default]
+    Known,
+    /// Nobody has said which they have.
+    Unknown,
+}
+
+/// Whether whoever started a run may decide its holds; the later one is stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SelfApproval {
+    /// If they may decide at all.
+    #[default]
+    Allow,
+    /// Never: four eyes.
+    Forbid,
 }
 
 impl Person {
     /// A user without groups and roles.
     #[must_use]
     pub fn of(user: UserId) -> Person {
-        Person { user, groups: BTreeSet::new(), roles: BTreeSet::new() }
+        Person { user, groups: BTreeSet::new(), roles: BTreeSet::new(), membership: Membership::Known }
+    }
+
+    /// A user of whom nothing but the name is known.
+    #[must_use]
+    pub fn by_name(user: UserId) -> Person {
+        Person { membership: Membership::Unknown, ..Person::of(user) }
     }
 }
 
 impl Approver {
     /// Reads an entry, or says how it would be right.
     pub fn parse(text: &str) -> Result<Approver, String> {
-        let bad = |name: standfast_core::name::BadName| name.to_string();
+        let bad = |name: BadName| name.to_string();
         match text.split_once(':') {
             None if text == "owner" => Ok(Approver::Owner),
             Some(("user", name)) => UserId::new(name).map(Approver::User).map_err(bad),
@@ -80,6 +109,14 @@ impl fmt::Display for Approver {
             Approver::Group(group) => write!(f, "group:{group}"),
             Approver::Role(role) => write!(f, "role:{role}"),
         }
+    }
+}
+
+impl std::str::FromStr for Approver {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Approver, String> {
+        Approver::parse(text)
     }
 }
 
