@@ -39,7 +39,7 @@ const AGENTS = {
   lister: () => calls('Looking around.', ['execute_command', { command: 'ls -la' }]),
   remover: () => calls('Cleaning up.', ['execute_command', { command: "rm -rf 'a b'" }]),
   caller: () => calls('Calling.', ['http_request', { method: 'POST', url: 'https://example.org/a?b=c', body: '{"name": "M\\u00fcller"}' }]),
-  table: () => calls('Writing rows.', ['write_rows', { note: 'M\u00fcller', rows: [{ a: 1, b: 'x' }, { a: 2, b: NASTY }] }]),
+  table: () => calls('Writing rows.', ['write_rows', JSON.stringify({ note: 'NAME', rows: [{ a: 1, b: 'x' }, { a: 2, b: NASTY }] }).replace('NAME', 'M\\u00fcller')]),
   picture: () => calls('A picture.', ['write_rows', { rows: [{ a: 1, b: 'y' }], picture: `data:image/png;base64,${PIXEL}` }]),
 };
 

@@ -13,7 +13,9 @@ use standfast_core::digest::Digest;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::{AgentName, BadName, SessionId};
 use standfast_engine::auth::Principal;
-use standfast_engine::{Acceptance, Decision, EngineError, LookedUpRun, NewRun, RunList, RunView, StartedRun};
+use standfast_engine::{
+    Acceptance, Decision, EngineError, LookedUpRun, NewRun, RunList, RunView, StartedRun,
+};
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;

@@ -227,7 +227,10 @@ impl Visitor<'_> {
         let Visitor { app, who, token } = self;
         let reads = app.engine.reads();
         let snapshot = reads.snapshot(who, id.run).await?;
-        let view = reads.hold_view(who, &snapshot, id).await?;
+        let mut view = reads.hold_view(who, &snapshot, id).await?;
+        if view.row.closed.is_none() {
+            view.drift = reads.hold(who, id).await?.drift;
+        }
         let receipt = match view.row.closed {
             Some(_) => Some(reads.receipt_in(&snapshot, id).await?),
             None => None,
@@ -238,7 +241,6 @@ impl Visitor<'_> {
             log: snapshot.log().await.map_err(EngineError::from)?,
             preview: reads.views().preview(&snapshot, &view).await,
             receipt: receipt.as_ref(),
-            caller: who.user.to_string(),
             queue: self.queue(id, args.from.as_deref()).await?,
             done: self.done(args.done.as_deref()).await?,
             now: app.engine.clock().now(),

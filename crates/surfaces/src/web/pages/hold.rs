@@ -51,6 +51,10 @@ pub(in crate::web) struct HoldPage {
     conversation: Conversation,
     consequences: Option<Consequences>,
     deciders: String,
+    /// Why whoever looks may not decide it.
+    why_not: Option<String>,
+    /// What is different now from when it was asked.
+    drift: Vec<String>,
     reason_label: &'static str,
     unknown_because: String,
     risk: Option<RiskShown>,
@@ -206,14 +210,13 @@ pub(in crate::web) struct HoldPageParts<'a> {
     pub(in crate::web) log: &'a [Envelope],
     pub(in crate::web) preview: Option<CallPreview>,
     pub(in crate::web) receipt: Option<&'a Receipt>,
-    pub(in crate::web) caller: String,
     pub(in crate::web) queue: Option<Queue>,
     pub(in crate::web) done: Option<DoneLine>,
     pub(in crate::web) now: Timestamp,
 }
 
 pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecision<'_>>) -> HoldPage {
-    let HoldPageParts { run, view, log, preview, receipt, caller, queue, done, now } = parts;
+    let HoldPageParts { run, view, log, preview, receipt, queue, done, now } = parts;
     let (row, ask) = (&view.row, &view.ask);
     let inline = |body: &Option<Body>| body.as_ref().and_then(Body::inline).map(str::to_owned);
     let call = row.tool.as_ref().map(|tool| Call {
@@ -251,6 +254,8 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         conversation: context::conversation(view, log),
         consequences: context::consequences(run, view, now),
         deciders: view.deciders.clone(),
+        why_not: view.why_not.as_ref().map(ToString::to_string),
+        drift: view.drift.iter().map(|drift| drift.text.clone()).collect(),
         reason_label: context::reason_label(row.kind),
         unknown_because: labels::unknown_because(view.unknown_because.as_ref()),
         risk: call::risk(view.risk),
