@@ -32,7 +32,7 @@ afterEach(async () => {
 });
 
 const focused = () => page.evaluate('document.activeElement.textContent || document.activeElement.name || document.activeElement.tagName');
-const ready = () => page.waitForFunction('performance.getEntriesByType("resource").some((one) => one.name.includes("/events"))');
+const ready = () => page.locator('html[data-script=ready]').waitFor({ state: 'attached' });
 
 test('j and k move, Enter opens, a needs a second key where nothing can be undone, d asks for the reason', async () => {
   for (const input of ['First', 'Second', 'Third']) await server.held('ops', input);
@@ -104,4 +104,27 @@ agents: {helper: {llm: script, session_store: main, tools: [read_file], task: {}
   await page.getByText('Approved by local').waitFor();
   await other.stop();
   rmSync(folder, { recursive: true, force: true });
+});
+
+test('a list of holds is worked through by keyboard, with at most three keys for each, and none is lost', async () => {
+  const holds = 8;
+  for (let at = 0; at < holds; at += 1) await server.held(at % 4 === 3 ? 'travel' : 'ops', `Number ${at}`);
+  await page.goto(`${server.base}/`);
+  await ready();
+  await page.keyboard.press('j');
+  await page.keyboard.press('Enter');
+  for (let at = 0; at < holds; at += 1) {
+    await page.waitForURL(/\/approve\//);
+    await ready();
+    const address = page.url();
+    if (await page.locator('form[data-action=approve]').count() > 0) {
+      await page.keyboard.press('a');
+      await page.keyboard.press('Enter');
+    } else {
+      await page.keyboard.press('e');
+      await page.keyboard.press('Enter');
+    }
+    await page.waitForURL((url) => url.toString() !== address);
+  }
+  assert.equal(server.effects().length, 6);
 });

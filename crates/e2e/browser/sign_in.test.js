@@ -17,7 +17,7 @@ let troubles;
 const keys = (...more) => execFileSync(BINARY, ['keys', ...more, '--data', server.data], { stdio: ['ignore', 'pipe', 'ignore'] }).toString().trim();
 const key = (user) => keys('create', '--user', user);
 const heading = (name) => page.getByRole('heading', { name, exact: true }).waitFor();
-const UNAUTHORIZED = /status of 4(01|29)/;
+const UNAUTHORIZED = /status of 4(01|29)|ERR_(CONNECTION_REFUSED|CONNECTION_RESET|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE)/;
 
 before(async () => { browser = await launch(); });
 after(async () => { await browser.close(); });

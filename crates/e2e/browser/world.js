@@ -80,6 +80,6 @@ export async function fill({ server }, text = 'Refund for Ann') {
   return {
     pending: '/', hold: `/approve/${writer.holds[0].id}`, sessions: '/sessions', conversation: session, runs: '/runs', run: `/runs/${writer.id}`,
     inboxes: '/inboxes', inbox: '/inboxes/support', elsewhere: '/inboxes/elsewhere', waiting: '/inboxes/support?status=waiting_for_input',
-    jobs: '/jobs', job: `/approve/${builder.holds[0].id}`, me: '/me',
+    history: '/history', charts: '/charts', jobs: '/jobs', job: `/approve/${builder.holds[0].id}`, me: '/me',
   };
 }

@@ -9,9 +9,10 @@ use standfast_core::hold::HoldKind;
 use standfast_core::id::HoldId;
 use standfast_core::time::Timestamp;
 use standfast_engine::auth::Principal;
+use standfast_engine::tool::preview::Risk;
 use standfast_engine::{EngineError, HoldView};
 
-use super::fields::{Field, Flat};
+use super::fields::{AnswerForm, Field, Kind};
 use super::forms::{self, Mistake};
 use super::pages::ShownInstant;
 use super::routes::SETTLE;
@@ -121,7 +122,7 @@ pub(super) fn widget(
         tool: tool.filter(|_| !is_asked),
         arguments,
         hidden,
-        is_final: view.reversible == Some(false) && row.kind == HoldKind::Approval,
+        is_final: view.risk == Some(Risk::Destructive) && row.kind == HoldKind::Approval,
         digest: row.digest.map(|digest| digest.to_string()).unwrap_or_default(),
         revision: row.revision,
         opened: ShownInstant::new(row.opened_at, now),
@@ -154,19 +155,22 @@ fn question(view: &HoldView, tried: Option<&WidgetFailure>) -> WidgetForm {
         return WidgetForm::Options { options: view.ask.options.clone() };
     }
     let Some(schema) = &view.ask.answer_schema else { return WidgetForm::Text { schema: None } };
-    let Some(mut flat) = Flat::read(schema) else {
+    let Some(mut form) = AnswerForm::read(schema) else {
         return WidgetForm::Text { schema: Some(schema.text().to_owned()) };
     };
     if let Some(tried) = tried {
-        flat.keep(&tried.posted);
-        let pointer = tried.pointer.as_deref().and_then(|pointer| pointer.strip_prefix('/'));
-        for field in flat.fields_mut() {
-            let is_wrong =
-                pointer.is_some_and(|name| name.replace("~1", "/").replace("~0", "~") == field.name);
-            field.problem = is_wrong.then(|| tried.failure.text.clone());
+        form.keep(&tried.posted);
+        if let Some(pointer) = &tried.pointer {
+            form.blame(&tried.posted, pointer, &tried.failure.text);
         }
     }
-    WidgetForm::Fields { fields: flat.into_fields() }
+    let fields = form.into_fields();
+    // What has parts of its own needs more room than a widget has.
+    let is_simple = |field: &Field| match field.kind {
+        Kind::Text | Kind::Number | Kind::Integer | Kind::Boolean | Kind::Choice => true,
+        Kind::Object | Kind::Lines | Kind::Several | Kind::List => false,
+    };
+    if fields.iter().all(is_simple) { WidgetForm::Fields { fields } } else { WidgetForm::Page }
 }
 
 fn kept(posted: &PostedForm) -> KeptValues {

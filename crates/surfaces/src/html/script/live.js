@@ -413,3 +413,4 @@ for (const loads of document.querySelectorAll('[data-restart]')) loads.addEventL
 remember();
 recall();
 connect();
+document.documentElement.dataset.script = 'ready';

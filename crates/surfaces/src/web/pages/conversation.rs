@@ -287,7 +287,9 @@ pub(in crate::web) fn run(parts: RunParts<'_>, mut widgets: Vec<(HoldId, Widget)
             | Event::HoldAssigned(_)
             | Event::HoldReminded(_)
             | Event::HoldExpired(_)
-            | Event::HoldReopened(_) => {}
+            | Event::HoldReopened(_)
+            | Event::HoldEscalated(_)
+            | Event::HoldDelegated(_) => {}
         }
     }
     items.extend(widgets.into_iter().map(|(id, widget)| Item {
