@@ -55,7 +55,7 @@ def answered(request):
 
 
 def decide(paused, approve_all):
-    """Shows what waits and asks; returns the body of the decision."""
+    """Shows what is pending and asks; returns the body of the decision."""
     print(paused["message"])
     for call in paused["tool_calls"]:
         print(f"  {call['name']} {call['arguments']}")

@@ -55,7 +55,7 @@ pub(crate) fn count_floor_commit(rows: usize) {
     }
 }
 
-/// What a server has counted since it began, or what that comes to for one cycle.
+/// What a server has counted since it began, or its share for one cycle.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) syncs: f64,

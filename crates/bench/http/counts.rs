@@ -1,4 +1,4 @@
-//! `--counts`: what one cycle at one client comes to, counted, beside a checked-in table.
+//! `--counts`: what one cycle at one client costs, counted, beside a checked-in table.
 //!
 //! No stopwatch: the counts are the same on any machine, so a read-back or a sync that comes back fails here. What a node does
 //! by itself while time passes (it looks for due runs twice a second) is counted while nothing happens, and taken off for

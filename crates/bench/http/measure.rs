@@ -23,7 +23,7 @@ pub(crate) struct Measured {
     pub(crate) approve_ms: Vec<f64>,
     /// What the server used for all of them.
     pub(crate) usage: Usage,
-    /// What one cycle comes to inside the server; none where nothing was counted.
+    /// What one cycle costs inside the server; none where nothing was counted.
     pub(crate) counts: Option<Counts>,
 }
 
@@ -57,6 +57,8 @@ pub(crate) struct Results {
     pub(crate) statements: ByConcurrency,
     pub(crate) ours: ByConcurrency,
     pub(crate) with_model: ByConcurrency,
+    /// One client of an agent in blocking mode.
+    pub(crate) blocking: Measured,
     pub(crate) memory: Memory,
     pub(crate) held: Vec<held::Held>,
     pub(crate) backlog: backlog::Backlog,
@@ -131,6 +133,9 @@ pub(crate) fn all(plan: &Plan) -> Results {
             results.memory = Memory { base_mb, loaded_mb, idle_mb: served.resident_mb() };
             drop(served);
             results.with_model.entry(*at).or_default().add(fresh("ours", THINKS_MS, our_cycle).0);
+            if *at == 1 {
+                results.blocking.add(fresh("blocking", 0, our_cycle).0);
+            }
         }
     }
     for count in &plan.held {
@@ -145,7 +150,7 @@ pub(crate) fn all(plan: &Plan) -> Results {
     results
 }
 
-/// What one cycle comes to inside a server of this kind, if there is a build that counts.
+/// What one cycle costs inside a server of this kind, if there is a build that counts.
 fn counted(runtime: &Runtime, kind: &str, at: usize, cycle: Cycle) -> Option<Counts> {
     Build::Counting.program()?;
     let directory = tempfile::tempdir().unwrap();

@@ -9,6 +9,7 @@ use standfast::app;
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
+use standfast_core::id::StorageKind;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName};
@@ -20,7 +21,9 @@ use standfast_engine::settings::{Agent, FixedSettings, Settings};
 use standfast_engine::telemetry::Telemetry;
 use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
 use standfast_models::scripted::{Line, Script};
+use standfast_store::memory::MemoryStore;
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
+use standfast_store::split_store::SplitStore;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{Observer, Store};
 use standfast_surfaces::http;
@@ -42,9 +45,23 @@ pub(crate) const POLL_MS: i64 = 500;
 pub(crate) async fn router(place: &Path, thinks: i64) -> Router {
     // Measured as the program measures itself.
     let telemetry = Arc::<Telemetry>::default();
-    let mut settings = settings(thinks);
-    settings.fixed.telemetry = telemetry.clone();
-    let engine = Engine::new(open_watched(place, telemetry), Clock::system(), settings);
+    serving(open_watched(place, telemetry.clone()), settings(thinks), telemetry).await
+}
+
+/// The same with agents in blocking mode (S0-65): their runs are in memory, beside the database.
+pub(crate) async fn blocking_router(place: &Path) -> Router {
+    let telemetry = Arc::<Telemetry>::default();
+    let store = SplitStore::new(open_watched(place, telemetry.clone()), Arc::new(MemoryStore::new()));
+    let mut settings = settings(0);
+    for agent in settings.agents.values_mut() {
+        Arc::make_mut(agent).lives = StorageKind::Memory;
+    }
+    serving(Arc::new(store), settings, telemetry).await
+}
+
+async fn serving(store: Arc<dyn Store>, mut settings: Settings, telemetry: Arc<Telemetry>) -> Router {
+    settings.fixed.telemetry = telemetry;
+    let engine = Engine::new(store, Clock::system(), settings);
     engine.join().await.unwrap();
     engine.work();
     engine.deliver(app::receivers());

@@ -113,6 +113,7 @@ pub(crate) fn serve(arguments: &[String]) {
     runtime.block_on(async {
         let router = match kind.as_str() {
             "ours" => ours::router(place, more.parse().unwrap()).await,
+            "blocking" => ours::blocking_router(place).await,
             "floor" => floor::router(place),
             "statements" => statements::router(place, more.parse().unwrap()).await,
             other => panic!("there is no server {other}"),

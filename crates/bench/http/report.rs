@@ -46,6 +46,13 @@ pub(crate) fn print(plan: &Plan, results: &Results) {
             percentile(&alone.cycle_ms, 0.5),
             percentile(&alone.cycle_ms, 0.99),
         );
+        println!(
+            "the same in blocking mode, in memory: p50 {:.2} ms, p99 {:.2} ms, so being durable costs {:.1} ms; Hector says ≈ 0 ms \
+             for blocking (S0-65)",
+            percentile(&results.blocking.cycle_ms, 0.5),
+            percentile(&results.blocking.cycle_ms, 0.99),
+            percentile(&alone.cycle_ms, 0.5) - percentile(&results.blocking.cycle_ms, 0.5),
+        );
     }
     println!("with a model that takes 50 ms, asked twice a cycle:");
     for (at, with_model) in &results.with_model {
@@ -147,6 +154,7 @@ fn as_json(results: &Results) -> Value {
     sqlite["base_rss_mb"] = json!(base_mb);
     sqlite["idle_rss_mb"] = json!(idle_mb);
     sqlite["model_50ms"] = figures(&results.with_model);
+    sqlite["blocking"] = figures(&ByConcurrency::from([(1, results.blocking.clone())]));
     sqlite["held"] = held_figures(&results.held);
     sqlite["backlog"] = results.backlog.figures();
     sqlite["big"] = results.big.figures();

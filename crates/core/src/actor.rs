@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::id::{BadId, Incarnation, from_text};
+use crate::base32::from_text;
+use crate::id::{BadId, Incarnation};
 use crate::name::{UserId, WorkerName};
 
 /// Who caused an event.

@@ -4,17 +4,19 @@
 //! that names a call or hold the run does not have changes nothing, so that a damaged log cannot bring a node down.
 
 use crate::actor::Actor;
+use crate::approver::Approver;
 use crate::digest;
 use crate::event::{
-    AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, ReleaseReason, RunStarted,
+    AfterOrphan, Driver, Envelope, Event, HoldEscalated, HoldOpened, HoldResolved, ReleaseReason, RunStarted,
 };
-use crate::hold::{Hold, HoldKind, Resolution};
+use crate::hold::{Demand, Escalation, Hold, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, RunId};
 use crate::message::{ToolCall, ToolResult};
 use crate::mutant::Mutant;
 use crate::name::RuleId;
 use crate::policy::Effect;
 use crate::run::{Call, CallAttempt, CallOutcome, CallState, Facts, InboxEntry, Run, Stage, State};
+use crate::time::Timestamp;
 use crate::transcript;
 
 /// Folds a whole log. None when it is empty or does not begin with `run.started`.
@@ -164,14 +166,21 @@ fn change(run: &mut Run, envelope: &Envelope) {
             with_hold(state, voted.hold, |hold| {
                 if !hold.votes.contains(&voted.by) {
                     hold.votes.push(voted.by.clone());
+                    let counts = |demand: &&mut Demand| voted.counts_for.contains(&demand.rule);
+                    for demand in hold.demands.iter_mut().filter(counts) {
+                        demand.agreed.push(voted.by.clone());
+                    }
                 }
+                hold.stood_in.extend(voted.in_place_of.clone());
             });
         }
         Event::HoldEdited(edited) => {
             with_hold(state, edited.hold, |hold| {
                 hold.revision = edited.edited.revision;
                 hold.votes.clear();
+                hold.stood_in.clear();
                 hold.votes_needed = edited.votes_needed;
+                hold.demands.clone_from(&edited.demands);
                 hold.rules = holding_rules(edited.judged.effect, &edited.judged.rules, &hold.rules);
             });
             with_call(state, edited.hold.call, |call| {
@@ -180,7 +189,10 @@ fn change(run: &mut Run, envelope: &Envelope) {
             });
         }
         Event::HoldAssigned(assigned) => {
-            with_hold(state, assigned.hold, |hold| hold.assignee.clone_from(&assigned.to));
+            with_hold(state, assigned.hold, |hold| {
+                hold.assignee.clone_from(&assigned.to);
+                hold.assigned_until = assigned.until;
+            });
         }
         Event::HoldReminded(reminded) => {
             with_hold(state, reminded.hold, |hold| hold.remind_at = reminded.next_at)
@@ -192,6 +204,18 @@ fn change(run: &mut Run, envelope: &Envelope) {
             with_hold(state, reopened.hold, |hold| {
                 hold.expired_at = None;
                 hold.expires_at = reopened.expires_at;
+            });
+        }
+        Event::HoldEscalated(escalated) => {
+            let_in(state, &escalated.to);
+            with_hold(state, escalated.hold, |hold| escalate(hold, envelope, escalated));
+        }
+        Event::HoldDelegated(delegated) => {
+            let_in(state, &[Approver::User(delegated.delegation.to.clone())]);
+            with_hold(state, delegated.hold, |hold| {
+                // One place is given to one person at a time.
+                hold.delegations.retain(|one| one.by != delegated.delegation.by);
+                hold.delegations.push(delegated.delegation.clone());
             });
         }
         Event::HoldResolved(resolved) => {
@@ -249,6 +273,7 @@ fn fresh(first: &Envelope, started: &RunStarted) -> State {
         claimable_at: None,
         disowned: Vec::new(),
         children: 0,
+        let_in: Vec::new(),
         erased: false,
     }
 }
@@ -285,17 +310,19 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
         revision: opened.revision,
         votes_needed: opened.votes_needed,
         votes: Vec::new(),
+        demands: opened.demands.clone(),
         expires_at: opened.expires_at,
         expired_at: None,
         // Nobody is notified of a muted hold, so nobody is reminded of it.
-        remind_at: opened
-            .policy
-            .remind_after
-            .filter(|span| !opened.muted && span.0 > 0)
-            .map(|span| envelope.at.plus(span)),
+        remind_at: opened.remind_at.or_else(|| plain_reminder(envelope, opened)).filter(|_| !opened.muted),
         policy: opened.policy.clone(),
         muted: opened.muted,
         assignee: None,
+        assigned_until: None,
+        escalations: opened.escalations.clone(),
+        escalated: Vec::new(),
+        delegations: Vec::new(),
+        stood_in: Vec::new(),
         child: opened.ask.child,
         attempt: opened.attempt,
         processing: false,
@@ -343,6 +370,34 @@ fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
             call.show(Some(edited.digest), &edited.files);
         }
     });
+}
+
+/// Others are asked as well.
+fn escalate(hold: &mut Hold, envelope: &Envelope, escalated: &HoldEscalated) {
+    let planned = |one: &Escalation| one.to == escalated.to && one.rule == escalated.rule;
+    if let Some(at) = hold.escalations.iter().position(planned) {
+        hold.escalations.remove(at);
+    }
+    // Where a rule names its own people, these are among them from now on.
+    let concerned = |demand: &&mut Demand| escalated.rule.as_ref().is_none_or(|rule| *rule == demand.rule);
+    let named = hold.demands.iter_mut().filter(concerned).filter_map(|one| one.approvers.as_mut());
+    named.for_each(|approvers| approvers.extend(escalated.to.iter().cloned()));
+    let (to, rule) = (escalated.to.clone(), escalated.rule.clone());
+    hold.escalated.push(Escalation { at: envelope.at, to, rule });
+}
+
+/// Who is asked later on may see the run.
+fn let_in(state: &mut State, who: &[Approver]) {
+    for approver in who.iter().filter(|approver| **approver != Approver::Owner) {
+        if !state.let_in.contains(approver) {
+            state.let_in.push(approver.clone());
+        }
+    }
+}
+
+/// The reminder of a hold that says only after which span.
+fn plain_reminder(envelope: &Envelope, opened: &HoldOpened) -> Option<Timestamp> {
+    opened.policy.remind_after.filter(|span| span.0 > 0).map(|span| envelope.at.plus(span))
 }
 
 /// Where a call stands after its hold was resolved: the one table of what each answer means for each kind.

@@ -3,7 +3,48 @@
 //! Chosen over hex (a quarter longer) and base 64 (needs two cases and signs that break when double-clicked).
 //! The alphabet is in byte order, so ids that begin with a time sort by it as text too.
 
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use serde::Deserializer;
+use serde::de::Visitor;
+
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// A text that is not an id of the wanted kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadId {
+    /// The kind of id that was wanted, such as `run`.
+    pub wanted: &'static str,
+}
+
+impl fmt::Display for BadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "this is not the id of a {}", self.wanted)
+    }
+}
+
+impl std::error::Error for BadId {}
+
+/// Reads a text where it stands: nothing is copied to find out what it names.
+pub(crate) fn from_text<'de, T: FromStr<Err = BadId>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    struct TextVisitor<T>(PhantomData<T>);
+    impl<T: FromStr<Err = BadId>> Visitor<'_> for TextVisitor<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_str(TextVisitor(PhantomData))
+}
 
 /// Every byte's place in the alphabet; [`FOREIGN`] for those that are not in it.
 const PLACES: [u8; 256] = {

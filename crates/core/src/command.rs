@@ -7,12 +7,12 @@ use crate::actor::Actor;
 use crate::body::Body;
 use crate::definition::Definition;
 use crate::digest::{self, Digest};
-use crate::event::{Driver, History, Inbox, Parent};
+use crate::event::{Driver, History, Inbox, OrphanCause, Parent};
 use crate::hold::{Ask, HoldKind, RecordedDecision, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Secret};
 use crate::json::RawJson;
 use crate::message::{Message, Part, ToolResult, Usage};
-use crate::name::{AgentName, SessionId, Tenant, ToolName, UserId, WorkerName};
+use crate::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId, WorkerName};
 use crate::policy::{Role, Verdicts};
 use crate::run::PromptBasis;
 use crate::time::{Millis, Timestamp};
@@ -32,6 +32,8 @@ pub struct Context<'a> {
     pub verdicts: &'a Verdicts,
     /// In what role the actor may decide the hold; none means not at all.
     pub authority: Option<Role>,
+    /// The rules whose demands on a hold the actor counts for.
+    pub counts_for: &'a [RuleId],
     /// The recorded decision, when the hold that the command names is no longer open.
     pub recorded: Option<&'a RecordedDecision>,
     /// Budgets and caps, always the current ones.
@@ -165,6 +167,17 @@ pub enum Command {
         hold: HoldKey,
         /// Who; none means nobody in particular.
         to: Option<UserId>,
+        /// Until when; none means until somebody says otherwise.
+        until: Option<Timestamp>,
+    },
+    /// One who may decide a hold lets somebody else decide in their place for a while.
+    Delegate {
+        /// Which hold.
+        hold: HoldKey,
+        /// Who stands in.
+        to: UserId,
+        /// Until when.
+        until: Timestamp,
     },
     /// A kept hold that expired gets a new deadline.
     Reopen {
@@ -213,6 +226,8 @@ pub enum Command {
         attempt: u32,
         /// The node that says so; one that lost its own call need not wait.
         node: Incarnation,
+        /// Why its outcome is not known.
+        why: OrphanCause,
     },
 
     /// Time has passed.

@@ -2,7 +2,7 @@
 //!
 //! `decide` looks at a run and a command and says which events follow, or why none do. It changes nothing, reads no
 //! clock and draws no random number; the caller appends the events. One file for each kind of sender:
-//! `client`, `outside`, `holds` (people and callbacks), `model`, `calls` (nodes), `clock`.
+//! `client`, `outside`, `holds` (people and callbacks), `people` (who is asked, until when), `model`, `calls` (nodes), `clock`.
 
 mod calls;
 mod clients;
@@ -11,6 +11,7 @@ mod holds;
 mod judge;
 mod model;
 mod outside;
+mod people;
 
 use crate::actor::Actor;
 use crate::apply;
@@ -109,8 +110,13 @@ pub fn decide_more(before: Transition, command: &Command, ctx: &Context<'_>) -> 
         Command::Reject(reject) => holds::reject(&mut draft, reject, &open_before),
         Command::Vote(decide) => holds::vote(&mut draft, decide, &open_before),
         Command::Edit(edit) => holds::edit(&mut draft, edit, &open_before),
-        Command::Assign { hold, to } => holds::assign(&mut draft, *hold, to.as_ref(), &open_before),
-        Command::Reopen { hold, expires_at } => holds::reopen(&mut draft, *hold, *expires_at, &open_before),
+        Command::Assign { hold, to, until } => {
+            people::assign(&mut draft, *hold, (to.as_ref(), *until), &open_before)
+        }
+        Command::Delegate { hold, to, until } => {
+            people::delegate(&mut draft, *hold, (to, *until), &open_before)
+        }
+        Command::Reopen { hold, expires_at } => people::reopen(&mut draft, *hold, *expires_at, &open_before),
         Command::Repin { definition } => holds::repin(&mut draft, *definition),
         Command::RecordReply(reply) => model::reply(&mut draft, reply),
         Command::RecordFailure(failure) => model::failure(&mut draft, failure),
@@ -119,8 +125,10 @@ pub fn decide_more(before: Transition, command: &Command, ctx: &Context<'_>) -> 
         Command::Progress { call, note, processing } => calls::progress(&mut draft, *call, note, *processing),
         Command::FinishCall(finish) => calls::finish(&mut draft, finish),
         Command::Suspend(suspend) => calls::suspend(&mut draft, suspend),
-        Command::Orphan { call, attempt, node } => calls::orphan(&mut draft, *call, *attempt, *node),
-        Command::Tick => clock::remind(&mut draft),
+        Command::Orphan { call, attempt, node, why } => {
+            calls::orphan(&mut draft, (*call, *attempt), *node, why)
+        }
+        Command::Tick => clock::ask_more(&mut draft),
     };
     Transition { events: draft.events, run: draft.run, outcome, cancel_children: draft.cancel_children }
 }
@@ -183,6 +191,7 @@ impl Draft<'_> {
             hold,
             resolution,
             role: None,
+            in_place_of: None,
             idempotency_key: None,
             late: false,
             judged: None,

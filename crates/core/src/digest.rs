@@ -9,10 +9,17 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-use crate::base32;
-use crate::id::{BadId, from_text};
-use crate::message::FileDigest;
+use crate::base32::{self, BadId, from_text};
 use crate::name::ToolName;
+
+/// A file that a call names, as it was when the call was shown.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileDigest {
+    /// Its path, as people know it.
+    pub path: String,
+    /// What is in it: SHA-256 in hexadecimal, or why that is not known.
+    pub sha256: String,
+}
 
 /// A SHA-256, written like ids in base 32: a fifth shorter than hex, in every row that waits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -3,19 +3,23 @@
 //! An event says what happened, in the past tense, and is never changed once a release has written it: fields may be
 //! added with a default, kinds may be added, nothing may be removed or renamed. Golden files under `tests/golden`
 //! hold every kind and are parsed for ever. The doc comment of a kind is its transition rule; `apply.rs` folds it,
-//! `decide/` emits it. `event/values.rs` finds what people, models or tools wrote in it.
+//! `decide/` emits it. `event/values.rs` finds what people, models or tools wrote in it,
+//! `event/kinds.rs` has the names of the kinds.
 
+mod kinds;
 mod values;
 
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
+use crate::approver::Approver;
 use crate::body::Body;
 use crate::digest::Digest;
-use crate::hold::{Ask, HoldKind, HoldPolicy, Resolution};
+use crate::effect::EffectClaim;
+use crate::hold::{Ask, Delegation, Demand, Escalation, HoldKind, HoldPolicy, Resolution, Stakes};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Seq};
 use crate::message::{FileDigest, Message, PolicyVerdict, Reply, ToolCall, ToolResult, is_default};
-use crate::name::{AgentName, InboxName, SessionId, Tenant, UserId, WorkerName};
+use crate::name::{AgentName, InboxName, RuleId, SessionId, Tenant, UserId, WorkerName};
 use crate::policy::Role;
 use crate::time::{Millis, Timestamp};
 
@@ -111,6 +115,12 @@ pub enum Event {
     /// It is decided, once.
     #[serde(rename = "hold.resolved")]
     HoldResolved(Box<HoldResolved>),
+    /// Nobody decided for long enough: others are asked as well, and may decide.
+    #[serde(rename = "hold.escalated")]
+    HoldEscalated(HoldEscalated),
+    /// One who may decide it lets somebody else decide in their place until an instant.
+    #[serde(rename = "hold.delegated")]
+    HoldDelegated(HoldDelegated),
 }
 
 /// What `run.started` says.
@@ -382,6 +392,9 @@ pub struct CallStarted {
     /// The id that an outside system is told, and that the hold has once it opens: on record before anybody hears of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<HoldKey>,
+    /// What it claims in the world: at most one start has each of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<EffectClaim>,
 }
 
 /// What `call.returned` says.
@@ -429,6 +442,25 @@ pub struct CallOrphaned {
     pub attempt: u32,
     /// What follows from it.
     pub then: AfterOrphan,
+    /// Why nobody knows its outcome; none in what earlier versions wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<OrphanCause>,
+}
+
+/// Why nobody knows what a started call did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrphanCause {
+    /// The server that ran it stopped, or lost touch, before it reported.
+    ServerLost,
+    /// The tool itself could not say how it ended: its words.
+    Tool(String),
+    /// The tool, or what drove the run, crashed.
+    Crash,
+    /// The run ended while it ran, and it was stopped.
+    RunEnded,
+    /// An outside worker was allowed to run it and never reported.
+    Unreported,
 }
 
 /// What follows when nobody knows what a started call did.
@@ -462,12 +494,21 @@ pub struct HoldOpened {
     /// How many people must agree; 0 and 1 mean one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub votes_needed: u32,
+    /// What each rule demands of those who decide; empty means one of whoever the agent says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub demands: Vec<Demand>,
     /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     /// What deny and silence do.
     #[serde(default, skip_serializing_if = "is_default")]
     pub policy: HoldPolicy,
+    /// When people are reminded; absent where the policy's own span counts, from now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remind_at: Option<Timestamp>,
+    /// When others are asked as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalations: Vec<Escalation>,
     /// Over a cap: listed, but nobody is notified.
     #[serde(default, skip_serializing_if = "is_default")]
     pub muted: bool,
@@ -495,6 +536,12 @@ pub struct HoldVoted {
     pub by: UserId,
     /// In what role.
     pub role: Role,
+    /// In whose place; absent when in their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_place_of: Option<UserId>,
+    /// The rules whose demands their vote counts for; empty where the hold has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts_for: Vec<RuleId>,
     /// The message that decided, as its sender wrote it, for the history; models are not told it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<Message>>,
@@ -512,6 +559,12 @@ pub struct HoldEdited {
     /// How many people must agree now.
     #[serde(default, skip_serializing_if = "is_default")]
     pub votes_needed: u32,
+    /// What each rule demands now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub demands: Vec<Demand>,
+    /// What is at stake now, where rules say.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stakes: Stakes,
     /// In what role the arguments were changed.
     pub role: Role,
     /// The message that decided, as its sender wrote it, for the history; models are not told it.
@@ -527,6 +580,32 @@ pub struct HoldAssigned {
     /// Who is asked; absent when nobody in particular.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<UserId>,
+    /// Until when; absent when until somebody says otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// What `hold.escalated` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldEscalated {
+    /// Which hold.
+    pub hold: HoldKey,
+    /// Who is asked as well.
+    pub to: Vec<Approver>,
+    /// The rule that they may decide for; absent when all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleId>,
+}
+
+/// What `hold.delegated` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldDelegated {
+    /// Which hold.
+    pub hold: HoldKey,
+    /// Who decides in whose place, and until when.
+    pub delegation: Delegation,
+    /// In what role the place is given.
+    pub role: Role,
 }
 
 /// What `hold.reminded` says.
@@ -569,6 +648,9 @@ pub struct HoldResolved {
     /// In what role; absent for expiry, withdrawal and supersession.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
+    /// In whose place; absent when in their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_place_of: Option<UserId>,
     /// The key that the decision was sent with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
@@ -584,74 +666,4 @@ pub struct HoldResolved {
     /// The message that decided, as its sender wrote it, for the history; models are not told it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<Message>>,
-}
-
-impl Event {
-    /// Its kind, as stored.
-    #[must_use]
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Event::RunStarted(_) => "run.started",
-            Event::RunClaimed(_) => "run.claimed",
-            Event::RunReleased(_) => "run.released",
-            Event::RunRepinned(_) => "run.repinned",
-            Event::RunErased(_) => "run.erased",
-            Event::RunEnded(_) => "run.ended",
-            Event::MessageReceived(_) => "message.received",
-            Event::MessageQueued(_) => "message.queued",
-            Event::ModelReplied(_) => "model.replied",
-            Event::ModelFailed(_) => "model.failed",
-            Event::CallProposed(_) => "call.proposed",
-            Event::CallStarted(_) => "call.started",
-            Event::CallReturned(_) => "call.returned",
-            Event::CallProgressed(_) => "call.progressed",
-            Event::CallFinished(_) => "call.finished",
-            Event::CallOrphaned(_) => "call.orphaned",
-            Event::CallContradicted(_) => "call.contradicted",
-            Event::HoldOpened(_) => "hold.opened",
-            Event::HoldVoted(_) => "hold.voted",
-            Event::HoldEdited(_) => "hold.edited",
-            Event::HoldAssigned(_) => "hold.assigned",
-            Event::HoldReminded(_) => "hold.reminded",
-            Event::HoldExpired(_) => "hold.expired",
-            Event::HoldReopened(_) => "hold.reopened",
-            Event::HoldResolved(_) => "hold.resolved",
-        }
-    }
-
-    /// The bit that stands for a kind in a stored set of kinds; none for what is no kind.
-    #[must_use]
-    pub fn bit(kind: &str) -> Option<u64> {
-        Event::KINDS.iter().position(|known| *known == kind).map(|at| 1 << at)
-    }
-
-    /// Every kind, in the order of the code: the list that golden files and tables are checked against. Stored sets of
-    /// kinds count on the positions: a new kind goes to the end.
-    pub const KINDS: [&'static str; 25] = [
-        "run.started",
-        "run.claimed",
-        "run.released",
-        "run.repinned",
-        "run.erased",
-        "run.ended",
-        "message.received",
-        "message.queued",
-        "model.replied",
-        "model.failed",
-        "call.proposed",
-        "call.started",
-        "call.returned",
-        "call.progressed",
-        "call.finished",
-        "call.orphaned",
-        "call.contradicted",
-        "hold.opened",
-        "hold.voted",
-        "hold.edited",
-        "hold.assigned",
-        "hold.reminded",
-        "hold.expired",
-        "hold.reopened",
-        "hold.resolved",
-    ];
 }

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
+use crate::approver::{Approver, SelfApproval};
 use crate::body::Body;
 use crate::id::{CallNo, HoldKey, RunId, Seq};
 use crate::json::RawJson;
@@ -184,6 +185,134 @@ pub struct HoldPolicy {
     /// How long before people are reminded; none means never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remind_after: Option<Millis>,
+    /// How long before others are asked as well; none means never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escalate_after: Option<Millis>,
+    /// Who is asked then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalate_to: Vec<Approver>,
+}
+
+/// Others are to be asked as well, if nobody has decided by then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Escalation {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub to: Vec<Approver>,
+    /// The rule that they may decide for; none means all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleId>,
+}
+
+/// Somebody decides a hold in the place of another person, for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delegation {
+    /// Whose place it is.
+    pub by: UserId,
+    /// Who stands in.
+    pub to: UserId,
+    /// Until when.
+    pub until: Timestamp,
+    /// The rules whose demands they count for; empty where the hold has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts_for: Vec<RuleId>,
+}
+
+/// What rules say of a hold beside who decides. What they leave open is up to the agent and its tool.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HoldTerms {
+    /// When denied.
+    pub on_deny: Option<OnDeny>,
+    /// When nobody decides in time.
+    pub on_timeout: Option<OnTimeout>,
+    /// How long it may wait.
+    pub timeout: Option<Millis>,
+    /// How long a kept hold still takes an answer.
+    pub grace: Option<Millis>,
+    /// How long before people are reminded.
+    pub remind_after: Option<Millis>,
+    /// When who is asked as well, beside those whom the agent names.
+    pub escalations: Vec<Escalation>,
+    /// What approvers should know.
+    pub stakes: Stakes,
+}
+
+impl HoldTerms {
+    /// What counts for a hold: what rules say, and otherwise what its agent says.
+    #[must_use]
+    pub fn over(&self, usual: HoldPolicy) -> HoldPolicy {
+        HoldPolicy {
+            on_deny: self.on_deny.unwrap_or(usual.on_deny),
+            on_timeout: self.on_timeout.unwrap_or(usual.on_timeout),
+            timeout: self.timeout.or(usual.timeout),
+            grace: self.grace.or(usual.grace),
+            after_grace: usual.after_grace,
+            remind_after: self.remind_after.or(usual.remind_after),
+            escalate_after: usual.escalate_after,
+            escalate_to: usual.escalate_to,
+        }
+    }
+}
+
+/// How bad it can get; later ones are worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// Something is lost.
+    Destructive,
+}
+
+impl Risk {
+    /// Its name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Risk::Low => "low",
+            Risk::Medium => "medium",
+            Risk::High => "high",
+            Risk::Destructive => "destructive",
+        }
+    }
+}
+
+/// What is at stake, as the rules that hold a call say it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Stakes {
+    /// Why it is held, in the words of the rules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub because: Vec<String>,
+    /// How bad it can get.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk: Option<Risk>,
+    /// Whether what the call does can be undone; absent where no rule says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reversible: Option<bool>,
+    /// What was found by the read-only calls that rules want made before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+}
+
+/// What a read-only call said before people were asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, as JSON.
+    pub arguments: String,
+    /// What it said, or why it could not be asked; cut where it is long.
+    pub result: String,
+    /// Whether it could not be asked.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub fails: bool,
+    /// Digest of all of it: what is compared before the start.
+    pub digest: crate::digest::Digest,
 }
 
 /// What people, or the outside system, are asked. Arguments are not repeated here: they stand in the call.
@@ -195,6 +324,9 @@ pub struct Ask {
     /// Why the call would not do what it seems to: it is shown with the reason and in the text of an approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
+    /// What is at stake, where rules say.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stakes: Stakes,
     /// The question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<Body>,
@@ -246,6 +378,64 @@ pub fn name_files(reason: Option<String>, files: &[FileDigest]) -> Option<String
     Some(plain.map_or_else(|| named.clone(), |plain| format!("{plain}. {named}")))
 }
 
+/// What one rule demands of those who decide a hold (C24). Where several rules hold a call, each one's demand must be met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    /// The rule.
+    pub rule: RuleId,
+    /// Exactly who may decide for it; absent means whoever the agent says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvers: Option<Vec<Approver>>,
+    /// How many of them must agree; 0 and 1 mean one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub quorum: u32,
+    /// Whether whoever started the run may be one of them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub self_approval: SelfApproval,
+    /// Who has agreed and counts for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agreed: Vec<UserId>,
+}
+
+impl Demand {
+    /// One of whoever the agent says: what a rule demands that says nothing itself.
+    #[must_use]
+    pub fn of(rule: RuleId) -> Demand {
+        Demand { rule, approvers: None, quorum: 0, self_approval: SelfApproval::Allow, agreed: Vec::new() }
+    }
+
+    /// How many must still agree.
+    #[must_use]
+    pub fn missing(&self) -> u32 {
+        let agreed = u32::try_from(self.agreed.len()).unwrap_or(u32::MAX);
+        self.quorum.max(1).saturating_sub(agreed)
+    }
+
+    /// Whether it is what every hold demands anyway.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        self.approvers.is_none() && self.quorum <= 1 && self.self_approval == SelfApproval::Allow
+    }
+
+    /// Demands as a hold keeps them: each rule's once, and nobody has agreed.
+    #[must_use]
+    pub fn listed(demands: impl IntoIterator<Item = Demand>) -> Vec<Demand> {
+        let mut listed: Vec<Demand> = Vec::new();
+        for demand in demands {
+            if listed.iter().all(|one| one.rule != demand.rule) {
+                listed.push(Demand { agreed: Vec::new(), ..demand });
+            }
+        }
+        listed
+    }
+
+    /// How many people must agree at least: one counts for every demand that they may decide.
+    #[must_use]
+    pub fn votes(demands: &[Demand]) -> u32 {
+        demands.iter().map(|demand| demand.quorum).max().unwrap_or(0).max(1)
+    }
+}
+
 /// An open hold, as the run carries it: control state only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
@@ -270,6 +460,9 @@ pub struct Hold {
     /// Who has agreed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub votes: Vec<UserId>,
+    /// What each rule demands of those who decide; empty means one of whoever the agent says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub demands: Vec<Demand>,
     /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
@@ -288,6 +481,21 @@ pub struct Hold {
     /// Who is asked in particular.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<UserId>,
+    /// Until when; none means until somebody says otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assigned_until: Option<Timestamp>,
+    /// Who will be asked as well, and when; the earliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalations: Vec<Escalation>,
+    /// Who is asked as well by now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalated: Vec<Escalation>,
+    /// Who decides in whose place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delegations: Vec<Delegation>,
+    /// In whose place somebody has agreed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stood_in: Vec<UserId>,
     /// The sub-run whose end settles it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<RunId>,
@@ -324,13 +532,41 @@ impl Hold {
             Some(_) => self.grace_ends_at(),
             None => self.expires_at.filter(|_| self.kind.can_expire()),
         };
-        [deadline, self.remind_at].into_iter().flatten().min()
+        let escalation = self.escalations.first().map(|next| next.at);
+        [deadline, self.remind_at, escalation, self.assigned_until].into_iter().flatten().min()
     }
 
-    /// Whether more than one person must agree.
+    /// Who may decide beside those that the agent says, because it was escalated to them.
+    pub fn asked_as_well(&self) -> impl Iterator<Item = &Approver> {
+        self.escalated.iter().flat_map(|escalation| &escalation.to)
+    }
+
+    /// In whose place this person decides now, if it is not their own.
+    pub fn delegated_to<'a>(
+        &'a self,
+        who: &'a UserId,
+        now: Timestamp,
+    ) -> impl Iterator<Item = &'a Delegation> {
+        self.delegations.iter().filter(move |one| one.to == *who && now < one.until)
+    }
+
+    /// Whether one person's yes may be too little.
     #[must_use]
     pub fn has_quorum(&self) -> bool {
-        self.votes_needed > 1
+        let has_others = self.demands.len() > 1 && !self.demands.iter().all(Demand::is_usual);
+        self.votes_needed > 1 || has_others || self.demands.iter().any(|demand| demand.quorum > 1)
+    }
+
+    /// How many people must still agree at least.
+    #[must_use]
+    pub fn votes_missing(&self) -> u32 {
+        let votes = u32::try_from(self.votes.len()).unwrap_or(u32::MAX);
+        let needed = self.votes_needed.max(1).saturating_sub(votes);
+        match self.demands.iter().map(Demand::missing).max() {
+            // Whoever agreed may count for one demand and not for another.
+            Some(missing) => missing,
+            None => needed,
+        }
     }
 }
 

@@ -5,13 +5,13 @@
 //! shard and row without a search. See docs/adr/0003-ids-route-themselves.md.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::str::FromStr;
 
-use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::base32;
+pub use crate::base32::BadId;
+use crate::base32::from_text;
 use crate::digest::{self, Digest};
 use crate::name::{SessionId, Tenant};
 use crate::time::Timestamp;
@@ -83,21 +83,6 @@ impl fmt::Debug for Secret {
         f.write_str(base32::Letters::of(&self.0).as_str())
     }
 }
-
-/// A text that is not an id of the wanted kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadId {
-    /// The kind of id that was wanted, such as `run`.
-    pub wanted: &'static str,
-}
-
-impl fmt::Display for BadId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "this is not the id of a {}", self.wanted)
-    }
-}
-
-impl std::error::Error for BadId {}
 
 /// One piece of agent work. A UUID of version 8: time, flags, random bits, tenant tag, random bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -290,25 +275,6 @@ impl IdText {
     fn as_str(&self) -> &str {
         std::str::from_utf8(self.letters.get(..self.length).unwrap_or_default()).unwrap_or_default()
     }
-}
-
-/// Reads a text where it stands: nothing is copied to find out what it names.
-pub(crate) fn from_text<'de, T: FromStr<Err = BadId>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    struct TextVisitor<T>(PhantomData<T>);
-    impl<T: FromStr<Err = BadId>> Visitor<'_> for TextVisitor<T> {
-        type Value = T;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a string")
-        }
-
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
-            text.parse().map_err(E::custom)
-        }
-    }
-    deserializer.deserialize_str(TextVisitor(PhantomData))
 }
 
 fn untext<const N: usize>(prefix: &'static str, text: &str) -> Option<[u8; N]> {

@@ -193,7 +193,9 @@ impl<'a> JobScan<'a> {
             | Event::HoldEdited(_)
             | Event::HoldAssigned(_)
             | Event::HoldReminded(_)
-            | Event::HoldReopened(_) => {}
+            | Event::HoldReopened(_)
+            | Event::HoldEscalated(_)
+            | Event::HoldDelegated(_) => {}
         }
     }
 

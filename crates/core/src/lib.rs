@@ -8,6 +8,7 @@
 
 pub mod actor;
 pub mod apply;
+pub mod approver;
 pub mod base32;
 pub mod body;
 pub mod command;
@@ -15,6 +16,7 @@ pub mod decide;
 pub mod definition;
 pub mod denials;
 pub mod digest;
+pub mod effect;
 pub mod event;
 pub mod execution_state;
 pub mod hold;

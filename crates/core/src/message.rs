@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::body::Body;
 use crate::digest::Digest;
+pub use crate::digest::FileDigest;
 use crate::id::CallNo;
 use crate::json::RawJson;
 use crate::name::{RuleId, ToolName};
@@ -120,15 +121,6 @@ pub struct ToolCall {
     pub files: Vec<FileDigest>,
 }
 
-/// A file that a call names, as it was when the call was shown.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct FileDigest {
-    /// Its path, as people know it.
-    pub path: String,
-    /// What is in it: SHA-256 in hexadecimal, or why that is not known.
-    pub sha256: String,
-}
-
 /// Whether a started call with an unknown outcome may be started again by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -154,6 +146,19 @@ pub struct PolicyVerdict {
     /// The grant that allowed it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<crate::name::GrantId>,
+    /// What rules that only observe would have done, where that is something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Box<ObservedVerdict>>,
+}
+
+/// What rules would have done that only observe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObservedVerdict {
+    /// Allow, hold or deny.
+    pub effect: crate::policy::Effect,
+    /// The rules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleId>,
 }
 
 /// The outcome of a call, as the model and the receipt see it.

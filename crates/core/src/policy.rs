@@ -6,9 +6,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
+use crate::effect::EffectClaim;
+use crate::hold::{Demand, Escalation, HoldTerms};
 use crate::id::CallNo;
-use crate::message::{FileDigest, PolicyVerdict};
+use crate::message::{FileDigest, ObservedVerdict, PolicyVerdict};
 use crate::name::{GrantId, RuleId};
+use crate::time::Timestamp;
 
 /// What should happen to a call; later ones are stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -35,6 +38,8 @@ pub struct Verdict {
     pub reason: Option<String>,
     /// How many people must agree; 1 is the usual.
     pub votes: u32,
+    /// Who must agree where it holds, if the rule says; whoever decides the hold answers a rule that does not.
+    pub demand: Option<Demand>,
     /// What whoever follows the run is told when it denies the call.
     pub note: Option<String>,
 }
@@ -43,7 +48,7 @@ impl Verdict {
     /// A verdict of one rule, asking one person if it holds.
     #[must_use]
     pub fn new(effect: Effect, rule: RuleId) -> Verdict {
-        Verdict { effect, rule, grant: None, reason: None, votes: 1, note: None }
+        Verdict { effect, rule, grant: None, reason: None, votes: 1, demand: None, note: None }
     }
 }
 
@@ -58,6 +63,27 @@ pub struct Verdicts {
     pub files: Vec<(CallNo, FileDigest)>,
     /// What people should know of a call before they let it run.
     pub warnings: Vec<(CallNo, String)>,
+    /// When time does what to the hold of a call, where that is not the plain span of its policy.
+    pub times: Vec<(CallNo, HoldTimes)>,
+    /// What the starts of calls claim in the world.
+    pub effects: Vec<(CallNo, EffectClaim)>,
+    /// The agent or the owner is over its soft cap of open holds: new ones open muted.
+    pub mutes: bool,
+    /// What rules say of the hold of a call, beside who decides.
+    pub terms: Vec<(CallNo, HoldTerms)>,
+    /// What rules that only observe would have done.
+    pub observed: Vec<(CallNo, ObservedVerdict)>,
+}
+
+/// When time does what to a hold: worked out by the engine, which knows business hours.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HoldTimes {
+    /// When it expires; none means never.
+    pub expires_at: Option<Timestamp>,
+    /// When people are reminded, for the first time or again; none means never.
+    pub remind_at: Option<Timestamp>,
+    /// When who is asked as well.
+    pub escalations: Vec<Escalation>,
 }
 
 /// All verdicts about one call, combined.
@@ -69,6 +95,8 @@ pub struct CombinedVerdict {
     pub reason: Option<String>,
     /// How many people must agree, if it holds.
     pub votes: u32,
+    /// What each rule demands of those who decide, if it holds.
+    pub demands: Vec<Demand>,
 }
 
 impl Verdicts {
@@ -82,18 +110,25 @@ impl Verdicts {
                 rules: vec![RuleId::no_verdict()],
                 policy: self.policy,
                 grant: None,
+                observed: None,
             };
-            return CombinedVerdict { judged, reason: None, votes: 1 };
+            return CombinedVerdict { judged, reason: None, votes: 1, demands: Vec::new() };
         };
         let strictest = || mine().filter(|verdict| verdict.effect == effect);
         let mut rules: Vec<RuleId> = strictest().map(|verdict| verdict.rule.clone()).collect();
         rules.sort();
         rules.dedup();
         let grant = strictest().find_map(|verdict| verdict.grant.clone());
+        let observed = self.observed.iter().find(|(no, _)| *no == call);
+        let observed = observed.map(|(_, would)| Box::new(would.clone()));
         CombinedVerdict {
-            judged: PolicyVerdict { effect, rules, policy: self.policy, grant },
+            judged: PolicyVerdict { effect, rules, policy: self.policy, grant, observed },
             reason: strictest().find_map(|verdict| verdict.reason.clone()),
             votes: strictest().map(|verdict| verdict.votes).max().unwrap_or(1).max(1),
+            demands: strictest()
+                .filter(|verdict| verdict.effect == Effect::Hold)
+                .filter_map(|verdict| verdict.demand.clone())
+                .collect(),
         }
     }
 }
@@ -109,6 +144,24 @@ impl Verdicts {
     #[must_use]
     pub fn warning(&self, call: CallNo) -> Option<String> {
         self.warnings.iter().find(|(no, _)| *no == call).map(|(_, warning)| warning.clone())
+    }
+
+    /// When time does what to the hold of a call; none where the plain spans of its policy count.
+    #[must_use]
+    pub fn times(&self, call: CallNo) -> Option<&HoldTimes> {
+        self.times.iter().find(|(no, _)| *no == call).map(|(_, times)| times)
+    }
+
+    /// What the start of a call claims in the world.
+    #[must_use]
+    pub fn effects(&self, call: CallNo) -> Vec<EffectClaim> {
+        self.effects.iter().filter(|(no, _)| *no == call).map(|(_, claim)| claim.clone()).collect()
+    }
+
+    /// What rules say of the hold of a call, beside who decides.
+    #[must_use]
+    pub fn terms(&self, call: CallNo) -> HoldTerms {
+        self.terms.iter().find(|(no, _)| *no == call).map(|(_, terms)| terms.clone()).unwrap_or_default()
     }
 
     /// What whoever follows the run is told when this call is denied.
@@ -133,6 +186,8 @@ pub enum Role {
     Callback,
     /// The server itself: a sub-run that ended, a tool's late result, a tool that may look again.
     System,
+    /// Stands in for somebody who may decide, for a while.
+    Delegate,
 }
 
 #[cfg(test)]

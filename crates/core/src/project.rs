@@ -323,9 +323,12 @@ fn touched(run: &Run, event: &Event) -> Option<HoldKey> {
         let of_call = |hold: &&Hold| hold.call() == progressed.call && progressed.processing.is_some();
         return run.state.holds.iter().find(of_call).map(|hold| hold.key);
     }
-    // Votes and reminders stand in the fold alone.
-    let changes_its_row = !matches!(event, Event::HoldVoted(_) | Event::HoldReminded(_));
-    hold_of(event).filter(|_| changes_its_row)
+    // Votes, reminders, escalations and who stands in for whom stand in the fold alone.
+    let in_the_fold_alone = matches!(
+        event,
+        Event::HoldVoted(_) | Event::HoldReminded(_) | Event::HoldEscalated(_) | Event::HoldDelegated(_)
+    );
+    hold_of(event).filter(|_| !in_the_fold_alone)
 }
 
 /// The hold that an event is about.
@@ -339,6 +342,8 @@ pub fn hold_of(event: &Event) -> Option<HoldKey> {
         Event::HoldReminded(reminded) => Some(reminded.hold),
         Event::HoldExpired(expired) => Some(expired.hold),
         Event::HoldReopened(reopened) => Some(reopened.hold),
+        Event::HoldEscalated(escalated) => Some(escalated.hold),
+        Event::HoldDelegated(delegated) => Some(delegated.hold),
         Event::HoldResolved(resolved) => Some(resolved.hold),
         Event::RunStarted(_)
         | Event::RunClaimed(_)

@@ -13,8 +13,9 @@ use serde::Serialize;
 use crate::actor::Actor;
 use crate::body::Body;
 use crate::digest::Digest;
-use crate::event::{Driver, Envelope};
-use crate::hold::{Ask, HoldKind, Resolution};
+use crate::effect::EffectClaim;
+use crate::event::{Driver, Envelope, Event};
+use crate::hold::{Ask, Demand, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, Seq};
 use crate::message::{PolicyVerdict, ToolResult, is_default};
 use crate::name::{GrantId, RuleId, ToolName, UserId};
@@ -77,6 +78,9 @@ pub struct ShownRevision {
     /// The grant that spoke, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grant: Option<GrantId>,
+    /// Who had to agree, for each rule; empty where one of the agent's approvers decides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub demands: Vec<Demand>,
     /// What was asked beside the call.
     #[serde(skip_serializing_if = "is_default")]
     pub ask: Ask,
@@ -93,6 +97,12 @@ pub struct Vote {
     pub by: UserId,
     /// In what role.
     pub role: Role,
+    /// In whose place; absent when in their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_place_of: Option<UserId>,
+    /// The rules whose demands it counts for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counts_for: Vec<RuleId>,
     /// To which revision; an edit makes earlier votes void.
     pub revision: u32,
 }
@@ -109,6 +119,9 @@ pub struct Decision {
     /// In what role; absent for expiry, supersession and the end of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
+    /// In whose place; absent when in their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_place_of: Option<UserId>,
     /// What, as one word.
     pub word: DecisionWord,
     /// What, with reason, answer or edited arguments.
@@ -208,6 +221,9 @@ pub struct Attempt {
     pub digest: Option<Digest>,
     /// What policy said directly before.
     pub judged: PolicyVerdict,
+    /// What it claimed in the world.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<EffectClaim>,
 }
 
 /// What an outside worker said of a call.
@@ -260,6 +276,32 @@ pub fn receipt(hold: HoldKey, events: &[Envelope]) -> Option<Receipt> {
         call.report = (followed.driver == Driver::Outside).then_some(Report::NotReported);
     }
     Some(receipt)
+}
+
+/// What became of a call, from all events of its run; none when there is no such call.
+#[must_use]
+pub fn call_effect(call: CallNo, events: &[Envelope]) -> Option<CallEffect> {
+    let followed = results::follow(events);
+    followed.calls.get(&call).map(|track| effect(&followed, track))
+}
+
+/// A call that claimed an effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimingCall {
+    /// Which call of its run.
+    pub call: CallNo,
+    /// What came of it.
+    pub effect: CallEffect,
+}
+
+/// The call of a run that has a claim, from all events of the run; none when the log does not have it.
+#[must_use]
+pub fn claiming_call(claim: &EffectClaim, events: &[Envelope]) -> Option<ClaimingCall> {
+    let call = events.iter().find_map(|envelope| {
+        let Event::CallStarted(started) = &envelope.event else { return None };
+        started.effects.contains(claim).then_some(started.call)
+    })?;
+    call_effect(call, events).map(|effect| ClaimingCall { call, effect })
 }
 
 fn effect(followed: &CallTracks<'_>, track: &Track<'_>) -> CallEffect {

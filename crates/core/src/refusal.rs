@@ -65,6 +65,8 @@ pub enum Refusal {
     },
     /// The hold did not expire, so there is nothing to reopen.
     NotExpired(HoldId),
+    /// The end that was named has passed.
+    PastEnd(HoldId),
     /// There is no such call in the current turn.
     NoSuchCall(CallNo),
     /// The call is not in the state that the command needs.
@@ -180,6 +182,9 @@ impl fmt::Display for Refusal {
                 write!(f, "hold {hold} cannot be approved with these arguments: {reason}")
             }
             Refusal::NotExpired(hold) => write!(f, "hold {hold} has not expired, so it cannot be reopened"),
+            Refusal::PastEnd(hold) => {
+                write!(f, "the end that was given for hold {hold} has passed; name a later instant")
+            }
             Refusal::NoSuchCall(call) => write!(f, "there is no call {call} in the run's current turn"),
             Refusal::CallNotReady(call) => {
                 write!(f, "call {call} is not in a state that allows this; reload the run")

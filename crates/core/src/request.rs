@@ -60,7 +60,9 @@ pub fn requests(events: &[Envelope]) -> Vec<Request> {
             | Event::HoldAssigned(_)
             | Event::HoldReminded(_)
             | Event::HoldExpired(_)
-            | Event::HoldReopened(_) => {}
+            | Event::HoldReopened(_)
+            | Event::HoldEscalated(_)
+            | Event::HoldDelegated(_) => {}
         }
     }
     found

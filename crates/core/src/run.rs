@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
+use crate::approver::Approver;
 use crate::digest::{self, Digest};
 use crate::event::{Claim, Driver, Outcome, Parent};
 use crate::hold::{Hold, HoldKind};
@@ -136,6 +137,9 @@ pub struct State {
     /// Sub-runs started so far.
     #[serde(default, skip_serializing_if = "is_default")]
     pub children: u32,
+    /// Who was asked later on, by an escalation or in somebody's place, and so may see it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub let_in: Vec<Approver>,
     /// Its contents were deleted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub erased: bool,

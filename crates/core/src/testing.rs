@@ -14,7 +14,7 @@ use crate::command::{
 };
 use crate::decide::{self, Answer, Transition};
 use crate::definition::Definition;
-use crate::event::{Driver, Envelope};
+use crate::event::{Driver, Envelope, OrphanCause};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, StorageKind};
 use crate::message::{Message, ToolResult};
 use crate::name::{RuleId, SessionId, Tenant};
@@ -158,7 +158,10 @@ impl Story {
     /// The node that started the call says that it lost it.
     pub(crate) fn loses(&mut self, no: u32) {
         let attempt = self.run.call(CallNo(no)).unwrap().attempt;
-        self.by(Actor::Node(NODE), Command::Orphan { call: CallNo(no), attempt, node: NODE });
+        self.by(
+            Actor::Node(NODE),
+            Command::Orphan { call: CallNo(no), attempt, node: NODE, why: OrphanCause::ServerLost },
+        );
     }
 
     /// The node was too late to run the call.

@@ -229,7 +229,9 @@ fn heard(followed: &CallTracks<'_>, envelope: &Envelope) -> Option<UserMessage> 
         | Event::HoldAssigned(_)
         | Event::HoldReminded(_)
         | Event::HoldExpired(_)
-        | Event::HoldReopened(_) => None,
+        | Event::HoldReopened(_)
+        | Event::HoldEscalated(_)
+        | Event::HoldDelegated(_) => None,
     }
 }
 

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use standfast_core::actor::Actor;
+use standfast_core::approver::Approver;
 use standfast_core::body::Body;
 use standfast_core::command::{
     AskedCall, Choice, ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, RecordFailure, Reject,
@@ -21,7 +22,7 @@ use standfast_core::command::{
 use standfast_core::decide::{Answer, Transition};
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
-use standfast_core::event::{Driver, Event, Parent};
+use standfast_core::event::{Driver, Event, OrphanCause, Parent};
 use standfast_core::hold::{AfterGrace, Hold, HoldKind, HoldPolicy, OnDeny, OnTimeout};
 use standfast_core::id::{CallNo, HoldKey, Secret, Seq};
 use standfast_core::json::RawJson;
@@ -126,14 +127,17 @@ fn setups() -> impl Strategy<Value = Setup> {
     let on_deny = prop_oneof![4 => Just(OnDeny::Continue), 1 => Just(OnDeny::Cancel)];
     let after_grace = prop_oneof![Just(AfterGrace::Fail), Just(AfterGrace::Cancel)];
     let span = |seconds: std::ops::Range<i64>| proptest::option::of(seconds.prop_map(Millis::seconds));
-    let holds = (on_deny, on_timeout, span(1..600), span(1..600), after_grace, span(1..100)).prop_map(
-        |(on_deny, on_timeout, timeout, grace, after_grace, remind_after)| HoldPolicy {
+    let spans = (span(1..600), span(1..600), span(1..100), span(1..200));
+    let holds = (on_deny, on_timeout, after_grace, spans).prop_map(
+        |(on_deny, on_timeout, after_grace, (timeout, grace, remind_after, escalate_after))| HoldPolicy {
             on_deny,
             on_timeout,
             timeout,
             grace,
             after_grace,
             remind_after,
+            escalate_after,
+            escalate_to: escalate_after.map(|_| Approver::parse("group:ops").unwrap()).into_iter().collect(),
         },
     );
     let driver = prop_oneof![2 => Just(Driver::Loop), 1 => Just(Driver::Outside)];
@@ -356,8 +360,8 @@ fn about_call(scene: &Scene, step: &Step, call: &Call) -> Vec<Command> {
             progress(no, step),
             Command::Suspend(suspend(no.0, attempt, kind_of_wait(step.detail))),
             for_child,
-            Command::Orphan { call: no, attempt, node: NODE },
-            Command::Orphan { call: no, attempt, node: OTHER_NODE },
+            Command::Orphan { call: no, attempt, node: NODE, why: OrphanCause::ServerLost },
+            Command::Orphan { call: no, attempt, node: OTHER_NODE, why: OrphanCause::ServerLost },
         ],
         CallState::Held => vec![progress(no, step), finish_call(no, attempt, step)],
         CallState::Done(CallOutcome::Unknown) => vec![finish_call(no, attempt, step)],
@@ -398,7 +402,10 @@ fn about_hold(scene: &Scene, step: &Step, hold: &Hold) -> Vec<Command> {
     };
     if step.detail.is_multiple_of(3) {
         let to = step.detail.is_multiple_of(2).then(|| user("dora"));
-        options.push(Command::Assign { hold: hold.key, to });
+        let until = step.detail.is_multiple_of(4).then(|| scene.now.plus(Millis::seconds(40)));
+        options.push(Command::Assign { hold: hold.key, to, until });
+        let until = scene.now.plus(Millis::seconds(30));
+        options.push(Command::Delegate { hold: hold.key, to: user("eve"), until });
     }
     if hold.expired_at.is_some() {
         let expires_at = step.detail.is_multiple_of(2).then(|| scene.now.plus(Millis::seconds(90)));
@@ -516,7 +523,7 @@ fn noise(scene: &Scene, step: &Step) -> Command {
         0 => Command::Resolve(resolve),
         1 => Command::Vote(seen),
         2 => Command::Edit(Edit { decide: seen, arguments: arguments(step) }),
-        3 => Command::Assign { hold, to: None },
+        3 => Command::Assign { hold, to: None, until: None },
         4 => Command::Reopen { hold, expires_at: None },
         5 => Command::Repin { definition: a_version(scene, step) },
         6 => scene.reply(vec![
@@ -530,7 +537,7 @@ fn noise(scene: &Scene, step: &Step) -> Command {
         9 => progress(call, step),
         10 => finish_call(call, attempt, step),
         11 => Command::Suspend(suspend(call.0, attempt, kind_of_wait(step.choice))),
-        12 => Command::Orphan { call, attempt, node: OTHER_NODE },
+        12 => Command::Orphan { call, attempt, node: OTHER_NODE, why: OrphanCause::ServerLost },
         13 => Command::Cancel { reason: None }.only_if(step.who < 32),
         14 => Command::Erase { reason: Some("law".into()) },
         15 => Command::Claim(ClaimRun::Worker { worker: someone, period: Millis::seconds(1) }),

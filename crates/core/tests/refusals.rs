@@ -12,7 +12,7 @@ use standfast_core::command::{
     Choice, ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, Resolve, SuspendFor,
 };
 use standfast_core::digest::Digest;
-use standfast_core::event::{Driver, Parent};
+use standfast_core::event::{Driver, OrphanCause, Parent};
 use standfast_core::hold::HoldPolicy;
 use standfast_core::id::{CallNo, HoldKey, Secret};
 use standfast_core::json::RawJson;
@@ -50,6 +50,7 @@ every_refusal! {
     "must repeat digest" => Refusal::MustRepeatDigest { .. },
     "forbidden" => Refusal::Forbidden { .. },
     "not expired" => Refusal::NotExpired(_),
+    "past end" => Refusal::PastEnd(_),
     "no such call" => Refusal::NoSuchCall(_),
     "call not ready" => Refusal::CallNotReady(_),
     "stale attempt" => Refusal::StaleAttempt { .. },
@@ -84,6 +85,7 @@ const ROWS: &[fn() -> RefusalRow] = &[
     a_decision_after_an_edit_that_repeats_nothing,
     an_edit_into_what_a_rule_forbids,
     reopening_a_hold_that_has_not_expired,
+    an_assignment_that_ended_before_it_began,
     a_result_of_a_call_that_never_was,
     beginning_a_call_that_waits,
     suspending_a_call_that_no_node_began,
@@ -273,6 +275,14 @@ fn reopening_a_hold_that_has_not_expired() -> RefusalRow {
     (scene.send(reopen).unwrap_err(), format!("hold {id} has not expired, so it cannot be reopened"))
 }
 
+fn an_assignment_that_ended_before_it_began() -> RefusalRow {
+    let (mut scene, hold) = Scene::waiting_for_approval(HoldPolicy::default());
+    let id = scene.run.hold_id(hold);
+    let (to, until) = (scene.actor.user().cloned(), Some(scene.now));
+    let text = format!("the end that was given for hold {id} has passed; name a later instant");
+    (scene.send(Command::Assign { hold, to, until }).unwrap_err(), text)
+}
+
 fn a_result_of_a_call_that_never_was() -> RefusalRow {
     (Scene::of_loop().finishes(7, 1).unwrap_err(), "there is no call 7 in the run's current turn".into())
 }
@@ -341,7 +351,8 @@ fn orphaning_a_call_that_may_still_run() -> RefusalRow {
     scene.the_model_asks(&[SHELL]);
     scene.begins(1).unwrap();
     let until = scene.now.plus(Millis::seconds(62));
-    let orphan = Command::Orphan { call: CallNo(1), attempt: 1, node: OTHER_NODE };
+    let orphan =
+        Command::Orphan { call: CallNo(1), attempt: 1, node: OTHER_NODE, why: OrphanCause::ServerLost };
     (
         scene.send(orphan).unwrap_err(),
         format!("call 1 may still be running on the node that started it until {}", until.0),
@@ -491,6 +502,6 @@ fn a_result_counts_once() {
     scene.finishes(1, 1).unwrap();
     let again = Err(Refusal::StaleAttempt { call: CallNo(1), attempt: 1, current: 1 });
     assert_eq!(scene.send(Command::FinishCall(finish(1, 1))), again);
-    let orphan = Command::Orphan { call: CallNo(1), attempt: 1, node: NODE };
+    let orphan = Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost };
     assert_eq!(scene.send(orphan), Err(Refusal::CallNotReady(CallNo(1))));
 }

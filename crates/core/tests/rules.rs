@@ -13,19 +13,19 @@ use standfast_core::command::{
 use standfast_core::decide::{self, Answer};
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
-use standfast_core::event::{Driver, Event, Outcome};
-use standfast_core::hold::{HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
-use standfast_core::id::{CallNo, RequestId};
+use standfast_core::event::{Driver, Event, OrphanCause, Outcome};
+use standfast_core::hold::{Demand, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
+use standfast_core::id::{CallNo, HoldId, RequestId};
 use standfast_core::message::FileDigest;
 use standfast_core::name::{RuleId, ToolName};
 use standfast_core::next::{self, NextStep};
-use standfast_core::policy::{Effect, Role, Verdicts};
+use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
 use standfast_core::project;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::{CallOutcome, CallState};
 use standfast_core::time::Millis;
 use support::{
-    LOOKUP, NODE, SHELL, Scene, an_agent, answer, cancel, deny, finish, resolve, say, suspend,
+    LOOKUP, NODE, SHELL, Scene, an_agent, answer, cancel, deny, finish, person, resolve, say, suspend,
     suspend_for_child, the_policy_says, the_rule_says, the_worker_claims, the_worker_proposes,
     with_another_schema, worker,
 };
@@ -63,7 +63,9 @@ fn a_run_that_is_out_of_time_ends_while_its_call_runs() {
     scene.send(Command::Fail(fail)).unwrap();
     assert_eq!(scene.run.outcome(), Some(Outcome::Failed));
     let before = scene.log.len();
-    scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE }).unwrap();
+    scene
+        .send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost })
+        .unwrap();
     assert_eq!(scene.kinds_after(before), ["call.orphaned"]);
 }
 
@@ -73,7 +75,9 @@ fn a_message_that_cannot_supersede_an_unknown_outcome_supersedes_nothing() {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL, SHELL]);
     scene.begins(1).unwrap();
-    scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE }).unwrap();
+    scene
+        .send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost })
+        .unwrap();
     scene.verdicts = the_rule_says("new", Effect::Hold, 1);
     scene.begins(2).unwrap();
     let before = scene.clone();
@@ -449,7 +453,10 @@ fn a_result_after_erasure_is_not_kept() {
     scene.send(cancel()).unwrap();
     scene.send(Command::Erase { reason: None }).unwrap();
     assert_eq!(scene.finishes(1, 1), Err(Refusal::Erased));
-    assert_eq!(scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE }), Ok(Answer::Done));
+    assert_eq!(
+        scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost }),
+        Ok(Answer::Done)
+    );
     assert_eq!(next::next(&scene.run, scene.now), NextStep::Nothing);
 }
 
@@ -464,6 +471,56 @@ fn an_edit_drops_the_votes() {
     assert_eq!(scene.resolves(hold, support::edited()), Ok(Answer::Edited));
     assert!(scene.hold_of(1).votes.is_empty());
     assert_eq!(scene.hold_of(1).revision, 1);
+}
+
+/// C24: where several rules hold a call, each one's people must agree; one person counts for every rule that they may
+/// decide, and nobody for a rule that they may not.
+#[test]
+fn each_rule_needs_its_own_people() {
+    let (ops, finance) = (RuleId::new("ops").unwrap(), RuleId::new("finance").unwrap());
+    let demand = |rule: &RuleId, quorum| Demand { quorum, ..Demand::of(rule.clone()) };
+    let holds = |demand: Demand| {
+        let verdict = Verdict::new(Effect::Hold, demand.rule.clone());
+        (CallNo(1), Verdict { votes: demand.quorum.max(1), demand: Some(demand), ..verdict })
+    };
+    let mut scene = Scene::of_loop();
+    scene.verdicts.by_call = vec![holds(demand(&ops, 2)), holds(demand(&finance, 0))];
+    scene.the_model_asks(&[SHELL]);
+    let hold = scene.hold();
+    let mut says = |who: &str, counts_for: &[&RuleId], choice: Choice| {
+        scene.actor = person(who);
+        scene.counts_for = counts_for.iter().map(|rule| (*rule).clone()).collect();
+        scene.resolves(hold, choice)
+    };
+    let not_allowed = Err(Refusal::NotAllowed(Some(HoldId { run: support::run_id(), key: hold })));
+    assert_eq!(says("alice", &[], Choice::Approve), not_allowed);
+    assert_eq!(says("alice", &[], deny()), not_allowed);
+    assert_eq!(says("bob", &[&ops], Choice::Approve), Ok(Answer::Voted { votes: 1, needed: 2 }));
+    assert_eq!(says("bob", &[&ops], Choice::Approve), Ok(Answer::Repeated));
+    // Two have agreed, and nobody for finance.
+    assert_eq!(says("carol", &[&ops], Choice::Approve), Ok(Answer::Voted { votes: 2, needed: 3 }));
+    assert_eq!(says("fay", &[&finance], Choice::Approve), Ok(Answer::Done));
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Ready);
+    assert!(scene.run.call(CallNo(1)).unwrap().satisfied.contains(&finance));
+}
+
+/// C16, C24: an edit begins the vote anew, and what the old arguments demanded stays.
+#[test]
+fn an_edit_is_no_way_around_a_demand() {
+    let ops = RuleId::new("ops").unwrap();
+    let demand = Demand { quorum: 2, ..Demand::of(ops.clone()) };
+    let verdict = Verdict { votes: 2, demand: Some(demand), ..Verdict::new(Effect::Hold, ops.clone()) };
+    let mut scene = Scene::of_loop();
+    scene.verdicts.by_call = vec![(CallNo(1), verdict)];
+    scene.counts_for = vec![ops];
+    scene.the_model_asks(&[SHELL]);
+    let hold = scene.hold();
+    assert_eq!(scene.send(Command::Vote(support::as_seen(hold))), Ok(Answer::Voted { votes: 1, needed: 2 }));
+    scene.verdicts = the_policy_says(Effect::Allow);
+    assert_eq!(scene.resolves(hold, support::edited()), Ok(Answer::Edited));
+    let open = scene.hold_of(1);
+    assert_eq!((open.votes_missing(), open.demands.len()), (2, 1));
+    assert!(open.demands[0].agreed.is_empty());
 }
 
 /// Rule 2: a late true result answers the recovery hold; one that a person declared void is shown as contradicting.

@@ -68,11 +68,15 @@ after(async () => {
 
 const key = (user) => execFileSync(BINARY, ['keys', 'create', '--user', user, '--config', config], { stdio: ['ignore', 'pipe', 'ignore'] }).toString().trim();
 
-/** A page of somebody who gives their key when asked for it. */
-async function pageOf(user, password, troubles) {
-  const context = await browser.newContext({ httpCredentials: { username: user, password } });
+/** A page of somebody who has signed in with their key. */
+async function pageOf(key, troubles) {
+  const context = await browser.newContext();
   const page = await context.newPage();
   page.setDefaultTimeout(30_000);
+  await page.goto(`${server.base}/sign-in`);
+  await page.getByLabel('API key').fill(key);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('heading', { name: 'Pending' }).waitFor();
   page.on('console', (message) => { if (message.type() === 'error') troubles.push(message.text()); });
   page.on('pageerror', (error) => troubles.push(String(error)));
   return page;
@@ -89,7 +93,7 @@ test('the owner is led to the login and back; an approver is told whose it is', 
   const { data } = await ask(`/holds/${run.holds[0].id}`);
   assert.equal(data.auth_url, `${server.base}/login/${run.holds[0].id}`);
 
-  const approver = await pageOf('bob', bob, []);
+  const approver = await pageOf(bob, []);
   await approver.goto(data.auth_url);
   await approver.getByRole('heading', { name: "Not your login" }).waitFor();
   await approver.getByText('Only ann can log in here').waitFor();
@@ -98,7 +102,7 @@ test('the owner is led to the login and back; an approver is told whose it is', 
   assert.equal(await approver.getByRole('link', { name: 'Log in' }).count(), 0);
 
   const troubles = [];
-  const page = await pageOf('ann', ann, troubles);
+  const page = await pageOf(ann, troubles);
   await page.goto(`${server.base}/approve/${run.holds[0].id}`);
   await page.getByRole('link', { name: 'Log in' }).click();
   await page.getByRole('heading', { name: 'Log in for' }).waitFor();

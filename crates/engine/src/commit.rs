@@ -1,7 +1,7 @@
 //! The one write path: definition, decision, append, and whoever is woken by it.
 //!
 //! [`Commit::commit`] changes a run that exists, [`Commit::commit_jointly`] several at once, [`Commit::commit_start`] begins
-//! one. All settle in the background: the
+//! one, [`Commit::commit_restored`] one that was made of its execution state. All settle in the background: the
 //! caller may hang up, and whoever drives or follows the run hears of it all the same. `drive.rs` is the only other file
 //! that has a pipeline; it pushes the same [`Change`]s and settles them while it works. What is written beside events is
 //! said by the caller and completed in [`Commit::order`]: who may see new holds, who is notified.
@@ -16,9 +16,10 @@ use standfast_core::actor::Actor;
 use standfast_core::command::{Command, Start};
 use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
+use standfast_core::execution_state::RestoredRun;
 use standfast_core::hold::RecordedDecision;
 use standfast_core::id::RunId;
-use standfast_core::name::{AgentName, UserId};
+use standfast_core::name::{AgentName, RuleId, UserId};
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::project::RunRow;
 use standfast_core::run::Facts;
@@ -30,7 +31,7 @@ use tokio::sync::oneshot;
 
 use super::EngineError;
 use super::host::Host;
-use super::log::{Log, audience_member};
+use super::log::{Log, audience_member, log_events};
 use super::wakes::Wakes;
 use crate::auth::Approvers;
 
@@ -52,6 +53,8 @@ pub(crate) struct Change {
 pub(crate) struct Authority {
     /// In what role the sender decides holds.
     pub(crate) role: Option<Role>,
+    /// The rules whose demands on a hold the sender counts for.
+    pub(crate) counts_for: Vec<RuleId>,
     /// What rules and grants say of the calls.
     pub(crate) verdicts: Verdicts,
     /// The recorded decision of a hold that is no longer open.
@@ -115,7 +118,8 @@ impl Commit {
         let (committed, answer) = oneshot::channel();
         self.host.spawn(async move {
             let settled = append_jointly(&store, lead, orders).await;
-            for row in settled.iter().flat_map(|settled| &settled.rows) {
+            for (row, events) in settled.iter().flat_map(|settled| settled.rows.iter().zip(&settled.events)) {
+                log_events(&row.run, events);
                 wakes.wake(row.run.facts.id);
                 if row.run.facts.inbox.is_some() {
                     wakes.wake_inboxes();
@@ -139,6 +143,19 @@ impl Commit {
         self.settled(pipeline).await
     }
 
+    /// Begins a run that was made of its execution state.
+    pub(crate) async fn commit_restored(
+        &self,
+        restored: RestoredRun,
+        definition: Arc<Definition>,
+        change: Change,
+    ) -> Result<CommitResult, EngineError> {
+        let Facts { agent, owner, .. } = &restored.run.facts;
+        let order = self.order((agent, owner), definition, change);
+        let pipeline = Pipeline::restore(self.log.store.clone(), restored, order)?;
+        self.settled(pipeline).await
+    }
+
     /// The order of a change to a run that exists.
     pub(crate) async fn order_for(&self, base: &RunRow, change: Change) -> Result<Order, EngineError> {
         let Facts { agent, owner, .. } = &base.run.facts;
@@ -157,6 +174,7 @@ impl Commit {
         let settings = self.host.settings();
         writes.audience = audience_of(owner, &self.host.approvers(agent));
         writes.notices.extend(self.remote_cancel(agent));
+        writes.notices.extend(self.file_copies(agent));
         let given = OrderContext {
             now: self.host.clock.now(),
             entropy: self.host.clock.entropy(),
@@ -165,6 +183,7 @@ impl Commit {
             definition,
             verdicts: authority.verdicts,
             authority: authority.role,
+            counts_for: authority.counts_for,
             recorded: authority.recorded,
             over_soft_cap: false,
         };
@@ -178,6 +197,17 @@ impl Commit {
         has_some.then(|| NoticeRule {
             trigger: NoticeTrigger::HoldGivenUp,
             recipient: Recipient::RemoteTasks,
+            owner: String::new(),
+        })
+    }
+
+    /// The notice of every change, where readable copies of an agent's runs are kept: as durable as the change.
+    fn file_copies(&self, agent: &AgentName) -> Option<NoticeRule> {
+        let settings = self.host.settings();
+        let is_copied = settings.mirrors.values().any(|agents| agents.contains(agent));
+        is_copied.then(|| NoticeRule {
+            trigger: NoticeTrigger::RunChanged,
+            recipient: Recipient::FileCopies,
             owner: String::new(),
         })
     }
@@ -226,6 +256,7 @@ impl Commit {
                 if row.run.facts.inbox.is_some() {
                     wakes.wake_inboxes();
                 }
+                settlement.done.iter().for_each(|settled| log_events(&row.run, &settled.events));
             }
             wakes.wake_worker();
             let outcome = match (settlement.failed, settlement.done.pop(), row) {
@@ -254,6 +285,6 @@ pub(crate) fn is_leased_elsewhere(error: &StoreError) -> bool {
 
 /// Who may see and decide the holds of a run: its owner and those named.
 fn audience_of(owner: &UserId, approvers: &Approvers) -> HoldAudience {
-    let named = approvers.named.iter().flatten().map(audience_member).collect();
-    HoldAudience { owner: Some(owner.clone()), named }
+    let named = approvers.named.iter().flatten().filter_map(Party::of).map(|party| audience_member(&party));
+    HoldAudience { owner: Some(owner.clone()), named: named.collect() }
 }

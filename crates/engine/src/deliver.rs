@@ -3,8 +3,8 @@
 //! A kind says how an event becomes a request and how that is signed; a surface brings it along. `rounds.rs` takes
 //! notices that are due, reads the log, sends in order for each subscription and run, and settles; it knows no kind.
 //! `crate::secrets` has the scheme of Standard Webhooks, and seals the secrets that receivers brought along. `subscriptions.rs`
-//! says who is notified of what, `remote_cancel.rs` cancels tasks elsewhere that no run waits for. What is stored of receivers is
-//! in `receivers`.
+//! says who is notified of what, `remote_cancel.rs` cancels tasks elsewhere that no run waits for; [`FileCopies`] are told of the runs
+//! that changed in the same way. What is stored of receivers is in `receivers`.
 
 mod places;
 mod remote_cancel;
@@ -18,6 +18,7 @@ use standfast_core::event::Envelope;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
+use standfast_store::SessionKey;
 
 use super::EngineError;
 use super::host::Host;
@@ -47,6 +48,8 @@ pub(crate) struct Deliveries {
     hosts: Hosts,
     /// Kinds of receivers that can be told something.
     kinds: OnceLock<Vec<Arc<dyn ReceiverKind>>>,
+    /// Whoever keeps readable copies, if anybody does.
+    pub(crate) copies: OnceLock<Arc<dyn FileCopies>>,
 }
 
 impl Deliveries {
@@ -54,8 +57,15 @@ impl Deliveries {
         let (log, identity) = (callbacks.log.clone(), callbacks.identity.clone());
         let (host, views) = (log.host.clone(), Views::new(log.clone()));
         let (hosts, kinds) = (Hosts::default(), OnceLock::new());
-        Deliveries { host, log, wakes, nodes, views, callbacks, identity, hosts, kinds }
+        let copies = OnceLock::new();
+        Deliveries { host, log, wakes, nodes, views, callbacks, identity, hosts, kinds, copies }
     }
+}
+
+/// Whoever keeps readable copies of sessions and their calls. A run that changed is due, in the store, until its session was copied.
+pub trait FileCopies: Send + Sync {
+    /// Copies a session as it is now; why not, if it could not.
+    fn copy(&self, session: SessionKey) -> BoxFuture<'_, Result<(), String>>;
 }
 
 /// A kind of receiver.

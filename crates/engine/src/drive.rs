@@ -10,13 +10,16 @@ pub(crate) mod account;
 mod act;
 mod appends;
 mod denied;
+pub(crate) mod effects;
 mod guard;
 mod history;
+mod hold_life;
 mod known_log;
 mod login;
 mod mishaps;
 mod missing_pins;
 mod pool;
+mod preconditions;
 mod sub_runs;
 mod think;
 mod work_time;
@@ -375,7 +378,10 @@ impl Drive {
             {
                 self.settle().await?;
             }
-            NextStep::Tick => self.push(Command::Tick, Verdicts::default()).await?,
+            NextStep::Tick => {
+                let verdicts = hold_life::of_tick(self, &run);
+                self.push(Command::Tick, verdicts).await?
+            }
             // A run that only waits may do so for as long as it takes.
             NextStep::Think | NextStep::Act { .. } if work_time::is_out_of_time(self, &run) => {
                 work_time::run_out_of_time(self, &run).await?

@@ -5,6 +5,8 @@
 //! outlives its request, so its owner is identified again for each delivery: by the key that they had, or by the latest
 //! token that they showed, of which the server keeps what it said until it expires.
 
+mod browser_sessions;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,6 +20,8 @@ use super::host::Host;
 use super::log::Log;
 use crate::auth::{ApiKey, Identification, IdentityProvider, NotLetIn, Principal, Scope, stands_for};
 use crate::settings::Auth;
+
+pub use browser_sessions::BrowserSession;
 
 /// The column that rights are sealed for.
 const COLUMN: &str = "rights";

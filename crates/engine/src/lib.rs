@@ -54,17 +54,18 @@ use settings::Settings;
 
 pub use commit::{HoldMarks, IdempotencyKey, ImpliedHold, ShownHold, ShownHolds};
 pub use deliver::{
-    Delivery, DeliveryPayload, DeliveryRequest, Frame, FrameSource, NewSubscription, ReceiverKind,
-    SubscriptionView, Subscriptions, USUAL_EVENTS, delivery_id, hears,
+    Delivery, DeliveryPayload, DeliveryRequest, FileCopies, Frame, FrameSource, NewSubscription,
+    ReceiverKind, SubscriptionView, Subscriptions, USUAL_EVENTS, delivery_id, hears,
 };
 pub use drive::Acceptance;
 pub use error::EngineError;
-pub use identity::{Identity, Owner};
-pub use log::{HoldView, JobView, RunView, Snapshot, Views};
+pub use identity::{BrowserSession, Identity, Owner};
+pub use log::{Drift, DriftKind, HoldView, JobView, RunView, Snapshot, Views};
 pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView, Nodes};
 pub use reads::{
-    Follower, HoldList, InboxView, Inboxes, JobList, Jobs, ListedRun, LookedUpRun, Metadata, News, PENDING,
-    Reads, RecentRuns, RequestView, RunList, SessionError, SessionList, SessionName, SessionNow, SessionView,
+    DeadlineFilter, Follower, HistoryList, HoldAudience, HoldList, HoldOrder, HoldSearch, HoldsFound,
+    InboxView, Inboxes, JobList, Jobs, ListedRun, LookedUpRun, Metadata, News, PENDING, Reads, RecentRuns,
+    RequestView, RiskFilter, RunList, SessionError, SessionList, SessionName, SessionNow, SessionView,
     Sessions, Step, TaskList, TaskView, WaitingSession, metadata,
 };
 pub use receivers::{
@@ -75,9 +76,10 @@ pub use standfast_store::{
     DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, UnreadableRun,
 };
 pub use submit::{
-    CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldDecision, LoginError, Logins, NewRun,
-    NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, SessionDeletion, Signature, StartedRun,
-    Submit, TaskQueue, TaskReport, claimed_by,
+    Adjustment, CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldAdjustment, HoldDecision,
+    LoginError, Logins, NewRun, NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, RestoreError,
+    RestoredState,
+    SessionDeletion, Signature, StartedRun, Submit, TaskQueue, TaskReport, claimed_by,
 };
 pub use wakes::{Delta, RestTicket};
 pub use work::StartupReport;
@@ -172,6 +174,11 @@ impl Engine {
     /// Tells the outside from now on, until the engine stops. Each kind of receiver is brought along by whoever knows it.
     pub fn deliver(&self, kinds: Vec<Arc<dyn ReceiverKind>>) {
         self.parts.deliveries.deliver(kinds);
+    }
+
+    /// Has the sessions of runs that change copied into files; before deliveries begin.
+    pub fn copy_files(&self, copies: Arc<dyn FileCopies>) {
+        self.parts.deliveries.copies.get_or_init(|| copies);
     }
 
     /// Looks for jobs that went silent, now and once in a while, until the engine stops.

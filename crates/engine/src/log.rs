@@ -4,10 +4,12 @@
 //! anything else of it is read, `snapshot.rs` is what one request reads of one run, `views.rs` and `jobs.rs` what is shown
 //! of it, `relatives.rs` looks at sub-runs and parents, `conversation.rs` says what came
 //! before a run in its session, `tenants.rs` knows whose runs there are, `remains.rs` what stays of
-//! a run that is erased.
+//! a run that is erased, `lines.rs` what the operator's log says of events.
 
 mod conversation;
+mod drift;
 mod jobs;
+mod lines;
 mod relatives;
 mod remains;
 mod snapshot;
@@ -29,11 +31,13 @@ use standfast_store::{SideWrite, Store, StoreError, StoredRun};
 use super::EngineError;
 use super::host::Host;
 
+pub use drift::{Drift, DriftKind};
 pub use jobs::JobView;
+pub(crate) use lines::log_events;
 pub(crate) use remains::ErasedRun;
 pub use snapshot::Snapshot;
 pub use views::{HoldView, RunView, Views};
-pub(crate) use views::{asked, recorded, result_of};
+pub(crate) use views::{asked, demands, recorded, result_of};
 pub(crate) use visibility::{audience_member, needs};
 
 /// Definitions that are remembered beside those of the settings.

@@ -1,22 +1,29 @@
 //! Rules become verdicts here, before the core is asked.
 //!
-//! Taken when the model replies and again directly before a call starts. What nobody judged is held by the core.
+//! Taken when the model replies and again directly before a call starts. What nobody judged is held by the core. The rule
+//! language is the crate `standfast-policy`; what of it an agent keeps is `settings/rules.rs`.
 
 use std::sync::LazyLock;
 
+use standfast_core::approver::Person;
 use standfast_core::command::AskedCall;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::event::Driver;
+use standfast_core::hold::{Demand, HoldTerms};
 use standfast_core::id::CallNo;
 use standfast_core::json::RawJson;
-use standfast_core::message::FileDigest;
-use standfast_core::name::{RuleId, ToolName, UserId};
+use standfast_core::message::{FileDigest, ObservedVerdict};
+use standfast_core::name::{RuleId, ToolName};
 use standfast_core::policy::{Effect, Verdict, Verdicts};
-use standfast_core::run::{CallState, Run};
+use standfast_core::run::{CallState, Facts, Run};
+use standfast_core::time::Timestamp;
+use standfast_policy::call::Call;
+use standfast_policy::decision::DEFAULT;
+use standfast_policy::value::Arguments;
 
 use crate::schema;
-use crate::settings::{Agent, Tracking};
-use crate::tool::Judgement;
+use crate::settings::{Agent, Rules, Tracking};
+use crate::tool::{Judgement, Tool};
 
 /// Characters of the reason why arguments do not fit: it quotes them.
 const WHY_CHARS: usize = 1_000;
@@ -35,6 +42,12 @@ pub const NOT_TRACKED: &str = "Tool requires approval but task tracking not enab
 
 /// S0-30, C29: what whoever follows the run is told then (the sign, two spaces).
 pub const DENYING: &str = "⚠️  Tool requires approval but task tracking not enabled, denying\n";
+
+/// The rule of calls that nobody can judge, because the policy cannot be read.
+pub const UNREADABLE: &str = "policy:unreadable";
+
+/// The rule of commands that nobody has listed. A rule that allows them lists them.
+pub const NOT_LISTED: &str = "command:not_listed";
 
 /// The rule of calls that an outside worker asks about before it runs them.
 pub const WORKER_ASKS: &str = "worker:asks";
@@ -58,12 +71,17 @@ fn known_rule(name: &str) -> Option<RuleId> {
 
 /// Verdicts on the calls of a reply, numbered as they will be.
 #[must_use]
-pub fn of_reply(agent: &Agent, definition: &Definition, run: &Run, calls: &[AskedCall]) -> Verdicts {
-    let mut verdicts = Verdicts::default();
+pub fn of_reply(
+    agent: &Agent,
+    definition: &Definition,
+    (run, now): (&Run, Timestamp),
+    calls: &[AskedCall],
+) -> Verdicts {
+    let mut verdicts = Verdicts { policy: agent.rules.digest(), ..Verdicts::default() };
+    let judge = Judge { agent, definition, facts: &run.facts, now };
     for (no, call) in numbered(run, calls) {
         let Ok(tool) = ToolName::new(&call.tool) else { continue };
-        let judged = judge(agent, definition, (&tool, &run.facts.owner), Some(&call.arguments));
-        verdicts.by_call.extend(judged.into_iter().map(|verdict| (no, verdict)));
+        judge.judge(no, &tool, Some(&call.arguments), &mut verdicts);
     }
     // One that holds may hold the whole turn. What nobody is asked about is shown to nobody.
     if verdicts.by_call.iter().any(|(_, verdict)| verdict.effect == Effect::Hold) {
@@ -82,11 +100,11 @@ pub fn of_reply(agent: &Agent, definition: &Definition, run: &Run, calls: &[Aske
 pub fn of_proposal(
     agent: Option<&Agent>,
     definition: &Definition,
-    run: &Run,
+    (run, now): (&Run, Timestamp),
     (call, asks): (&AskedCall, Effect),
 ) -> Verdicts {
     let calls = std::slice::from_ref(call);
-    let mut verdicts = agent.map(|agent| of_reply(agent, definition, run, calls)).unwrap_or_default();
+    let mut verdicts = agent.map(|agent| of_reply(agent, definition, (run, now), calls)).unwrap_or_default();
     let rule = match asks {
         Effect::Hold | Effect::Deny => WORKER_ASKS,
         Effect::Allow => WORKER_TELLS,
@@ -118,7 +136,7 @@ fn warning(agent: &Agent, tool: &ToolName, arguments: &str) -> Option<String> {
 pub fn of_run(
     agent: Option<&Agent>,
     definition: &Definition,
-    run: &Run,
+    (run, now): (&Run, Timestamp),
     arguments: impl Fn(CallNo) -> Option<String>,
 ) -> Verdicts {
     let mut verdicts = Verdicts::default();
@@ -129,10 +147,11 @@ pub fn of_run(
         verdicts.by_call.extend(run.state.calls.iter().filter_map(|call| Some((call.no, asks.clone()?))));
     }
     let Some(agent) = agent else { return verdicts };
+    verdicts.policy = agent.rules.digest();
+    let judge = Judge { agent, definition, facts: &run.facts, now };
     for call in &run.state.calls {
         let arguments = arguments(call.no);
-        let judged = judge(agent, definition, (&call.tool, &run.facts.owner), arguments.as_deref());
-        verdicts.by_call.extend(judged.into_iter().map(|verdict| (call.no, verdict)));
+        judge.judge(call.no, &call.tool, arguments.as_deref(), &mut verdicts);
         let is_approved = call.state == CallState::Ready && !call.satisfied.is_empty();
         if let Some(arguments) = arguments.filter(|_| is_approved || call.state == CallState::Held) {
             let files = files(agent, &call.tool, &arguments);
@@ -144,49 +163,157 @@ pub fn of_run(
     verdicts
 }
 
-/// What the agent's settings say, and what the tool itself says of the arguments and of how the run was told of it; the
-/// core lets the strictest win. A tool that the agent does not have any more is judged by nobody: the core holds or refuses it.
-fn judge(
-    agent: &Agent,
-    definition: &Definition,
-    (name, owner): (&ToolName, &UserId),
-    arguments: Option<&str>,
-) -> Vec<Verdict> {
-    let Some(tool) = agent.tools.get(name) else { return Vec::new() };
-    let by_settings = if agent.needs_approval.contains(name) {
-        (Effect::Hold, REQUIRES_APPROVAL, None)
-    } else {
-        (Effect::Allow, NEEDS_NO_APPROVAL, None)
-    };
-    let by_tool = match arguments.map(|arguments| tool.judge(arguments)) {
-        Some(Judgement::Allow) => None,
-        Some(Judgement::Ask(why)) => Some((Effect::Hold, why.rule, Some(why.reason))),
-        Some(Judgement::Forbid(why)) => Some((Effect::Deny, why.rule, Some(why.reason))),
-        None => Some((Effect::Hold, ARGUMENTS_UNREAD, None)),
-    };
-    let shown = definition.tools.get(name);
-    let by_schema = shown.zip(arguments).and_then(|(shown, arguments)| misfit(shown, arguments));
-    let by_schema = by_schema.map(|why| (Effect::Deny, ARGUMENTS_BREAK_SCHEMA, Some(why)));
-    let changed = shown.and_then(|shown| tool.changed(shown, owner));
-    let by_change =
-        changed.as_ref().map(|changed| (Effect::Hold, changed.rule.as_str(), Some(changed.reason.clone())));
-    let verdict = |(effect, rule, reason): (Effect, &str, Option<String>)| {
-        let (effect, rule, reason, note) = match (effect, agent.tracking) {
-            (Effect::Hold, Tracking::Off) => {
-                (Effect::Deny, NO_TRACKING, Some(NOT_TRACKED.to_owned()), Some(DENYING.to_owned()))
-            }
-            (Effect::Hold | Effect::Allow | Effect::Deny, Tracking::On | Tracking::Off) => {
-                (effect, rule, reason, None)
+/// Judges the calls of one run.
+struct Judge<'a> {
+    agent: &'a Agent,
+    definition: &'a Definition,
+    facts: &'a Facts,
+    now: Timestamp,
+}
+
+impl Judge<'_> {
+    /// What the rules say, and what the tool itself says of the arguments and of how the run was told of it; the core lets
+    /// the strictest win. A tool that the agent does not have any more is judged by nobody: the core holds or refuses it.
+    fn judge(&self, no: CallNo, name: &ToolName, arguments: Option<&str>, verdicts: &mut Verdicts) {
+        let Some(tool) = self.agent.tools.get(name) else { return };
+        let decided = self.by_rules(name, arguments);
+        let own = self.by_tool(tool.as_ref(), arguments, decided.lists);
+        let shown = self.definition.tools.get(name);
+        let by_schema = shown.zip(arguments).and_then(|(shown, arguments)| misfit(shown, arguments));
+        let by_schema = by_schema.and_then(|why| verdict(Effect::Deny, ARGUMENTS_BREAK_SCHEMA, Some(why)));
+        let changed = shown.and_then(|shown| tool.changed(shown, &self.facts.owner));
+        let by_change =
+            changed.and_then(|changed| verdict(Effect::Hold, &changed.rule, Some(changed.reason)));
+        let all = decided.verdicts.into_iter().chain(own).chain(by_schema).chain(by_change);
+        let all = all.map(|verdict| with_quorum(self.agent, name, verdict));
+        let tracked = all.filter_map(|verdict| match (verdict.effect, self.agent.tracking) {
+            (Effect::Hold, Tracking::Off) => not_tracked(),
+            (Effect::Hold | Effect::Allow | Effect::Deny, Tracking::On | Tracking::Off) => Some(verdict),
+        });
+        verdicts.by_call.extend(tracked.map(|verdict| (no, verdict)));
+        verdicts.terms.extend(decided.terms.map(|terms| (no, terms)));
+        verdicts.observed.extend(decided.observed.map(|observed| (no, observed)));
+    }
+
+    /// What the policy says. Where it says nothing of a tool, the arguments are not even read.
+    fn by_rules(&self, name: &ToolName, arguments: Option<&str>) -> RuleVerdicts {
+        let policy = match &self.agent.rules {
+            Rules::Readable(policy) => policy,
+            Rules::Unreadable(why) => {
+                let why = format!("the policy cannot be read, so every call needs approval: {why}");
+                let verdicts = verdict(Effect::Hold, UNREADABLE, Some(why)).into_iter().collect();
+                return RuleVerdicts { verdicts, ..RuleVerdicts::default() };
             }
         };
-        Some(Verdict { reason, note, ..Verdict::new(effect, known_rule(rule)?) })
-    };
-    std::iter::once(by_settings)
-        .chain(by_tool)
-        .chain(by_schema)
-        .chain(by_change)
-        .filter_map(verdict)
-        .collect()
+        let default = self.agent.tool_default(name);
+        if policy.is_silent_about(name) {
+            let said = by_default(default.effect(Effect::Hold));
+            return RuleVerdicts { verdicts: said.into_iter().collect(), ..RuleVerdicts::default() };
+        }
+        let call = call_of(self.facts, name, arguments);
+        let decision = policy.decide(&call, default);
+        let verdicts = if decision.is_by_default() {
+            by_default(decision.effect).into_iter().collect()
+        } else {
+            decision.verdicts().into_iter().map(in_words).collect()
+        };
+        let observed = decision.observed.filter(|effect| *effect != decision.effect);
+        RuleVerdicts {
+            verdicts,
+            lists: if decision.is_allowed_by_rule() { Listing::Listed } else { Listing::Unlisted },
+            terms: (decision.effect == Effect::Hold && !decision.is_by_default())
+                .then(|| decision.hold_terms(self.now)),
+            observed: observed.map(|effect| ObservedVerdict { effect, rules: decision.observed_rules() }),
+        }
+    }
+
+    /// What a tool says of arguments. What it asks about only because nobody has listed it, a rule that allows it has listed.
+    fn by_tool(&self, tool: &dyn Tool, arguments: Option<&str>, listing: Listing) -> Option<Verdict> {
+        let Some(arguments) = arguments else { return verdict(Effect::Hold, ARGUMENTS_UNREAD, None) };
+        let judged = match (tool.judge(arguments), listing) {
+            (Judgement::Ask(why), Listing::Listed) if why.rule == NOT_LISTED => tool.judge_listed(arguments),
+            (judged, Listing::Listed | Listing::Unlisted) => judged,
+        };
+        match judged {
+            Judgement::Allow => None,
+            Judgement::Ask(why) => verdict(Effect::Hold, why.rule, Some(why.reason)),
+            Judgement::Forbid(why) => verdict(Effect::Deny, why.rule, Some(why.reason)),
+        }
+    }
+}
+
+/// A call as rules see it.
+pub(crate) fn call_of(run: &Facts, tool: &ToolName, arguments: Option<&str>) -> Call {
+    let unread = || Arguments::Unreadable("there are none".into());
+    Call {
+        tool: tool.clone(),
+        agent: run.agent.clone(),
+        caller: Person::by_name(run.owner.clone()),
+        session: Some(run.session.clone()),
+        arguments: arguments.map_or_else(unread, Arguments::parse),
+    }
+}
+
+/// What the policy says of a call.
+#[derive(Default)]
+struct RuleVerdicts {
+    verdicts: Vec<Verdict>,
+    lists: Listing,
+    terms: Option<HoldTerms>,
+    observed: Option<ObservedVerdict>,
+}
+
+/// Whether a rule allows a call, not only a default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Listing {
+    #[default]
+    Unlisted,
+    Listed,
+}
+
+fn verdict(effect: Effect, rule: &str, reason: Option<String>) -> Option<Verdict> {
+    Some(Verdict { reason, ..Verdict::new(effect, known_rule(rule)?) })
+}
+
+/// Where no rule has a say.
+fn by_default(effect: Effect) -> Option<Verdict> {
+    match effect {
+        Effect::Allow => verdict(effect, NEEDS_NO_APPROVAL, None),
+        Effect::Hold => verdict(effect, REQUIRES_APPROVAL, None),
+        Effect::Deny => {
+            let why = "not executed: the policy denies what no rule allows".to_owned();
+            verdict(effect, DEFAULT, Some(why))
+        }
+    }
+}
+
+/// A denial in words for the model.
+fn in_words(verdict: Verdict) -> Verdict {
+    match (verdict.effect, &verdict.reason) {
+        (Effect::Deny, Some(because)) => {
+            let reason = format!("not executed: the policy forbids this call ({}): {because}", verdict.rule);
+            Verdict { reason: Some(reason), ..verdict }
+        }
+        (Effect::Deny | Effect::Allow | Effect::Hold, _) => verdict,
+    }
+}
+
+/// C29: nobody can be asked.
+fn not_tracked() -> Option<Verdict> {
+    let denied = verdict(Effect::Deny, NO_TRACKING, Some(NOT_TRACKED.to_owned()))?;
+    Some(Verdict { note: Some(DENYING.to_owned()), ..denied })
+}
+
+/// Where several people must agree before a call of a tool runs, its approval says so.
+fn with_quorum(agent: &Agent, tool: &ToolName, verdict: Verdict) -> Verdict {
+    let quorum = agent.quorum.get(tool).copied().filter(|_| verdict.rule.as_str() == REQUIRES_APPROVAL);
+    match quorum {
+        Some(quorum) => {
+            let demand = Demand { quorum, ..Demand::of(verdict.rule.clone()) };
+            Verdict { votes: quorum, demand: Some(demand), ..verdict }
+        }
+        None => verdict,
+    }
 }
 
 /// How arguments break the schema of their tool, for the model to repair; none when they keep to it. What is not JSON is

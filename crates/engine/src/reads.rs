@@ -1,10 +1,11 @@
 //! What can be looked at: runs, holds, lists of them, receipts.
 //!
 //! `follow.rs` reads a run as it goes on, `waiting.rs` waits until one settles, `requests.rs` finds what one turn asked,
-//! `run_lists.rs` lists runs by when they changed; `sessions.rs`, `jobs.rs` and `inboxes.rs` are components of their own over
+//! `run_lists.rs` lists runs by when they changed, `hold_lists.rs` holds as people look for them; `sessions.rs`, `jobs.rs` and `inboxes.rs` are components of their own over
 //! the same reads. Reads only. Whatever the caller may not see is answered like something that does not exist.
 
 mod follow;
+mod hold_lists;
 mod inboxes;
 mod jobs;
 mod requests;
@@ -35,6 +36,9 @@ use super::wakes::{Deltas, Wakes};
 use crate::auth::Principal;
 
 pub use follow::{Follower, News, Step};
+pub use hold_lists::{
+    DeadlineFilter, HistoryList, HoldAudience, HoldOrder, HoldSearch, HoldsFound, RiskFilter,
+};
 pub use inboxes::{InboxView, Inboxes, TaskList, TaskView};
 pub use jobs::{JobList, Jobs, SessionNow, WaitingSession};
 pub use requests::RequestView;

@@ -3,6 +3,7 @@
 //! A typed value that is checked once. The demo and the tests build it by hand; a configuration file becomes one.
 
 mod agent;
+mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,6 +26,7 @@ pub use agent::{
     Agent, Card, CardReaders, HISTORY_TOKENS, InboxService, PinnedDefinition, ServedInbox, Skill, Streaming,
     Tracking,
 };
+pub use rules::Rules;
 
 /// What a process has only once: a reload keeps it, whatever the new settings say.
 #[derive(Debug, Clone)]
@@ -55,6 +57,8 @@ pub struct Settings {
     pub default_agent: Option<AgentName>,
     /// Budgets and caps of agents that have no others.
     pub limits: Arc<Limits>,
+    /// Of how many open holds people are notified; those above are listed, and nobody is notified of them.
+    pub notified_holds: NotifiedHolds,
     /// How long the contents of a run are kept once it has ended; for ever if that is not said.
     pub keep_ended: Option<Millis>,
     /// How long a caller who waits for a run is kept at most.
@@ -75,32 +79,19 @@ pub struct Settings {
     pub mirrors: BTreeMap<PathBuf, BTreeSet<AgentName>>,
     /// Where tokens of logins are kept, if they are.
     pub vault: Option<Arc<Vault>>,
+    /// What pages lead a newcomer through; only the embedded demo has something.
+    pub tour: Option<Tour>,
     /// Intercepts A2A requests before the engine gets them: for programs that embed the server. `standfast` sets none.
     pub a2a_interceptor: Option<Arc<dyn A2aInterceptor>>,
 }
 
-/// What is different about the server in the passes that kits make beside the first.
+/// Of how many open holds people are notified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Passes {
-    /// Nothing beyond the least: no streams, no push notifications, no extended card.
-    pub reduced_capabilities: bool,
-    /// Every request needs one of the kits' tokens.
-    pub auth: bool,
-    /// Clients must know the extension of the test kits.
-    pub required_extension: bool,
-}
-
-impl Passes {
-    /// Those that the kits ask for by variables of the environment.
-    #[must_use]
-    pub fn in_environment(self, lookup: &dyn Fn(&str) -> Option<String>) -> Passes {
-        let is_set = |name: &str| lookup(name).is_some_and(|value| !value.is_empty());
-        Passes {
-            reduced_capabilities: self.reduced_capabilities || is_set("ITK_ACTS_REDUCED_CAPABILITIES"),
-            auth: self.auth || is_set("ITK_ACTS_AUTH"),
-            ..self
-        }
-    }
+pub struct NotifiedHolds {
+    /// Of one agent; none means of all.
+    pub per_agent: Option<u64>,
+    /// Of the runs of one owner; none means of all.
+    pub per_owner: Option<u64>,
 }
 
 /// What A2A clients are offered.
@@ -382,6 +373,17 @@ impl Default for FixedSettings {
     }
 }
 
+/// A first minute with the server: an agent that asks before it changes something, and where its effects can be seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tour {
+    /// Whom to ask.
+    pub agent: AgentName,
+    /// For what.
+    pub message: String,
+    /// The file with a line for each effect.
+    pub effects: PathBuf,
+}
+
 impl Settings {
     /// The agent of this name.
     #[must_use]
@@ -404,6 +406,7 @@ impl Settings {
             agents: BTreeMap::new(),
             default_agent: None,
             limits: Arc::new(Limits::default()),
+            notified_holds: NotifiedHolds::default(),
             keep_ended: None,
             max_wait: Millis::seconds(300),
             access: Access::default(),
@@ -414,25 +417,8 @@ impl Settings {
             task_ttl: Some(Millis::hours(24)),
             mirrors: BTreeMap::new(),
             vault: None,
+            tour: None,
             a2a_interceptor: None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kits_choose_their_pass_by_the_environment() {
-        let only = |name: &'static str, value: &'static str| {
-            Passes::default().in_environment(&|asked| (asked == name).then(|| value.to_owned()))
-        };
-        let auth = Passes { auth: true, ..Passes::default() };
-        assert_eq!(only("ITK_ACTS_AUTH", "1"), auth);
-        assert_eq!(only("ITK_ACTS_AUTH", ""), Passes::default());
-        let reduced = Passes { reduced_capabilities: true, ..Passes::default() };
-        assert_eq!(only("ITK_ACTS_REDUCED_CAPABILITIES", "yes"), reduced);
-        assert_eq!(auth.in_environment(&|_| None), auth);
     }
 }

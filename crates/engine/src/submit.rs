@@ -1,13 +1,16 @@
-//! What clients want: start, say, cancel. `decisions.rs` is what people decide, `reports.rs` what outside systems report,
+//! What clients want: start, say, cancel. `decisions.rs` is what people decide, `people.rs` what they do to a hold without deciding it,
+//! `reports.rs` what outside systems report,
 //! `logins.rs` how people log in for a run, `tasks.rs` what is put into inboxes and claimed from them,
-//! `session_delete.rs` how a conversation is deleted.
+//! `session_delete.rs` how a conversation is deleted, `restore.rs` how a run is made of its execution state.
 //!
 //! Load, decide, append at the expected sequence, decide again after a conflict, wake. An answer, also a no, leaves
 //! only after what it depends on is durable.
 
 mod decisions;
 mod logins;
+mod people;
 mod reports;
+mod restore;
 mod session_delete;
 mod tasks;
 mod validate;
@@ -38,7 +41,9 @@ use crate::wakes::RestTicket;
 
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
 pub use logins::{LoginError, Logins};
+pub use people::{Adjustment, HoldAdjustment};
 pub use reports::{Report, ReportBody, ReportError, Reports, Signature};
+pub use restore::{RestoreError, RestoredState};
 pub use session_delete::SessionDeletion;
 pub use tasks::{CallReport, ClaimTask, NewTask, ProposedCall, TaskQueue, TaskReport, claimed_by};
 
@@ -117,14 +122,14 @@ impl Submit {
         Ok(self.start_run(who, new).await?.id)
     }
 
-    /// The same, for whoever waits for what the run comes to.
+    /// The same, for whoever waits until the run settles.
     pub async fn start_run(&self, who: &Principal, new: NewRun) -> Result<StartedRun, EngineError> {
         let id = self.new_id(who, &new)?;
         let pinned = self.host.agent(&new.agent)?.pin();
         self.start_as(who, new, id, pinned).await
     }
 
-    /// The same, where one held call holds all calls of its reply unless the agent's configuration says no.
+    /// The same, where one held call holds all calls of its reply unless the agent's configuration turns that off.
     pub async fn start_batched(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
         let id = self.new_id(who, &new)?;
         let agent = self.host.agent(&new.agent)?;

@@ -6,6 +6,7 @@
 
 pub mod login;
 mod nature;
+pub mod preview;
 pub mod read_result;
 pub mod secrets;
 pub mod suspend;
@@ -24,6 +25,7 @@ use standfast_core::name::{SessionId, ToolName, UserId};
 use standfast_core::time::Millis;
 use standfast_core::transcript::Continuation;
 
+use self::preview::{CallPreview, Risk};
 use self::secrets::Secrets;
 
 pub use nature::{
@@ -51,7 +53,7 @@ pub struct Invocation {
     pub owner: UserId,
     /// What it goes on with, when it has asked for something before: see [`Ask::resume`].
     pub resumed: Option<CallContinuation>,
-    /// The hold that the call waits in, if it comes to that: known before, so that it can be told to the outside. A
+    /// The hold that the call would wait in: known before, so that the outside can be given its id. A
     /// tool that told it returns its secret with [`Suspension`].
     pub pending: HoldId,
 }
@@ -163,6 +165,11 @@ pub trait Tool: Send + Sync {
         Judgement::Allow
     }
 
+    /// What it says of arguments that a rule of the policy lists, where it asked only because nobody had.
+    fn judge_listed(&self, _arguments: &str) -> Judgement {
+        Judgement::Allow
+    }
+
     /// Finds out how things are outside for a user, for [`Tool::changed`]; none for a tool that cannot change by itself.
     /// Done directly before a call starts.
     fn look(&self, _owner: &UserId) -> Option<LookupFuture> {
@@ -171,6 +178,16 @@ pub trait Tool: Send + Sync {
 
     /// What is different for a user, since the last look, from how the model of this run was told of it (T3).
     fn changed(&self, _shown: &ToolSpec, _owner: &UserId) -> Option<ToolChange> {
+        None
+    }
+
+    /// What is known of the harm that these arguments can do; none where that is not known.
+    fn risk(&self, _arguments: &str) -> Option<Risk> {
+        None
+    }
+
+    /// What these arguments would do, for the person who decides. Reads at most; may block for as long as that takes.
+    fn preview(&self, _arguments: &str) -> Option<CallPreview> {
         None
     }
 

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use standfast_engine::model::Live;
 
 use super::conversation::{Assistant, Names, Piece, ToolAnswer, Turn};
+use super::error::{Trouble, TroubleKind, of_stream_error};
 use super::openai_chat::or_default;
-use super::provider::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
+use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
 use super::request::{Members, ModelQuery, arguments_object, list, raw};
-use super::trouble::{Trouble, TroubleKind, of_stream_error};
 
 /// The version of the protocol.
 pub(super) const VERSION: &str = "2023-06-01";

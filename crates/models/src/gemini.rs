@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use standfast_engine::model::Live;
 
 use super::conversation::{Assistant, Names, PastCall, Piece, ToolAnswer, Turn};
-use super::provider::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
+use super::error::{Trouble, TroubleKind, of_stream_error};
+use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
 use super::request::{Members, ModelQuery, arguments_object, list, raw};
-use super::trouble::{Trouble, TroubleKind, of_stream_error};
 
 /// What Google takes in the place of a signature for a call that it did not make itself.
 const NOT_SIGNED: &str = "skip_thought_signature_validator";

@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use standfast_engine::model::Live;
 
 use super::conversation::{Assistant, Names, Piece, Turn};
+use super::error::{Trouble, TroubleKind, of_stream_error};
 use super::openai_chat::{or_default, tools};
-use super::provider::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
+use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
 use super::request::{Members, ModelQuery, arguments_object, list, raw};
-use super::trouble::{Trouble, TroubleKind, of_stream_error};
 
 /// The body of a request.
 pub(super) fn body(asking: &ModelQuery<'_>) -> String {

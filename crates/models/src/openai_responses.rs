@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use standfast_engine::model::Live;
 
 use super::conversation::{Assistant, Names, Piece, Turn};
-use super::provider::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
+use super::error::{Trouble, TroubleKind, of_stream_error};
+use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage, garbled, stop_if_too_many};
 use super::request::{Members, ModelQuery, list, raw};
-use super::trouble::{Trouble, TroubleKind, of_stream_error};
 
 /// The body of a request.
 pub(super) fn body(asking: &ModelQuery<'_>) -> String {

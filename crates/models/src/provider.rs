@@ -9,8 +9,6 @@ use std::time::Duration;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
-use serde_json::value::RawValue;
-use standfast_core::command::AskedCall;
 use standfast_core::message::Usage;
 use standfast_core::time::Millis;
 use standfast_engine::clock::duration;
@@ -18,11 +16,12 @@ use standfast_engine::http_date::retry_after;
 use standfast_engine::model::{Live, ModelReply, Prompt};
 
 use super::conversation::{self, Conversation, Maker, Names};
-use super::frames::{Frames, Framing};
-use super::gate::Gate;
+use super::error::{self, Trouble, TroubleKind};
+use super::limiter::Gate;
 use super::proxies;
+use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage};
 use super::request::{ModelQuery, Parameters};
-use super::trouble::{self, Trouble, TroubleKind};
+use super::stream_frames::{Frames, Framing};
 use super::{anthropic, gemini, ollama, openai_chat, openai_responses};
 
 /// How long making a connection may take.
@@ -33,9 +32,6 @@ const REPLY_MAX: usize = 64 * 1024 * 1024;
 
 /// How much of an answer that is no reply is read.
 const ERROR_MAX: usize = 64 * 1024;
-
-/// How many calls one reply may ask for.
-const CALLS_MAX: usize = 128;
 
 /// How a provider speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,43 +134,6 @@ impl Dialect {
             Dialect::Ollama => Box::new(ollama::OllamaReading::new(names)),
         }
     }
-}
-
-/// A reply on its way.
-pub(super) trait ReplyReader: Send {
-    /// Takes a frame of the stream.
-    fn take(&mut self, frame: &str, live: &Live) -> Result<Flow, Trouble>;
-
-    /// Nothing more comes: what was said, or why it is no reply.
-    fn finish(self: Box<Self>) -> Result<ProviderReply, Trouble>;
-}
-
-/// Whether more is to come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flow {
-    GoOn,
-    Done,
-}
-
-/// What a provider said.
-#[derive(Debug, Default)]
-pub(super) struct ProviderReply {
-    pub(super) text: String,
-    pub(super) calls: Vec<AskedCall>,
-    /// What it wants to get back as it came.
-    pub(super) own: Option<Box<RawValue>>,
-    pub(super) spent: TokenUsage,
-}
-
-/// Tokens of a reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct TokenUsage {
-    /// Tokens read, with those that were cached.
-    pub(super) input: u64,
-    /// Of these: read from a cache.
-    pub(super) cached: u64,
-    /// Tokens written, with those that were thought.
-    pub(super) output: u64,
 }
 
 /// What a million tokens cost, in whole units of some currency.
@@ -361,7 +320,7 @@ impl Provider {
             let body = beginning(response).await;
             let error = serde_json::from_str::<serde_json::Value>(&body).map(|json| json["error"].clone());
             return Err(match error {
-                Ok(error) if !error.is_null() => trouble::of_stream_error("", &error),
+                Ok(error) if !error.is_null() => error::of_stream_error("", &error),
                 Ok(_) | Err(_) => Trouble::new(TroubleKind::NotAStream, format!("it sent {kind}")),
             });
         }
@@ -369,7 +328,7 @@ impl Provider {
         let wait = in_millis.or_else(|| retry_after(named("retry-after")?, live.now()));
         let to = named("location").map(str::to_owned);
         let body = beginning(response).await;
-        let mut trouble = trouble::of_status(status, wait, &body);
+        let mut trouble = error::of_status(status, wait, &body);
         if let (TroubleKind::Redirects, Some(to)) = (trouble.kind, to) {
             trouble = Trouble::new(TroubleKind::Redirects, to.split('?').next().unwrap_or_default());
         }
@@ -389,7 +348,7 @@ impl Provider {
             let is_over = match &chunk {
                 Ok(Some(chunk)) => {
                     bytes += chunk.len();
-                    let too_long = |error: super::frames::FrameTooLong| {
+                    let too_long = |error: super::stream_frames::FrameTooLong| {
                         Trouble::new(TroubleKind::TooLarge, error.to_string())
                     };
                     frames.push(chunk).map_err(too_long)?;
@@ -494,20 +453,6 @@ async fn beginning(mut response: Response) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// What a frame is that cannot be read.
-pub(super) fn garbled(error: serde_json::Error) -> Trouble {
-    Trouble::new(TroubleKind::Garbled, error.to_string())
-}
-
-/// A reply may ask for so many calls and no more.
-pub(super) fn stop_if_too_many(calls: usize) -> Result<(), Trouble> {
-    if calls > CALLS_MAX {
-        Err(Trouble::new(TroubleKind::TooLarge, format!("it asks for more than {CALLS_MAX} calls")))
-    } else {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ impl FileText {
     }
 }
 
-/// What one reply comes to. Which keys go together is checked here.
+/// One reply of the script. Which keys go together is checked here.
 fn line(reply: serde_saphyr::Spanned<ReplyText>) -> Result<Line, ScriptError> {
     let at = reply.referenced.line();
     let wrong = |message: &str| Err(ScriptError { line: at, message: message.to_owned() });

@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
+use standfast_core::approver::Person;
 use standfast_core::name::{AgentName, ToolName, UserId};
-use standfast_policy::approver::Person;
 use standfast_policy::call::{Call, ToolDefault};
 use standfast_policy::policy::{Policy, compile};
 use standfast_policy::rule::PolicyFile;

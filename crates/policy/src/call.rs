@@ -5,8 +5,8 @@
 use standfast_core::name::{AgentName, SessionId, ToolName};
 use standfast_core::policy::Effect;
 
-use crate::approver::Person;
 use crate::value::Arguments;
+use standfast_core::approver::Person;
 
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use standfast_core::hold::OnTimeout;
 use standfast_core::name::RuleId;
 use standfast_core::policy::Effect;
 
-use crate::approver::Approver;
 use crate::matching::{CheckedRule, RuleScope};
 use crate::problem::{Place, Problem, nearest};
 use crate::rule::{PolicyFile, Rule};
 use crate::when::Expression;
+use standfast_core::approver::Approver;
 
 /// What the names of rules begin with in the log, so that none can pretend to be one of the server's own.
 pub(crate) const RULE_PREFIX: &str = "rule:";

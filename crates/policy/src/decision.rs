@@ -3,12 +3,11 @@
 //! Deny is stricter than hold, hold than allow. So adding a hold or deny rule never loosens anything, and only an allow rule
 //! does, against the default alone. In `observe` mode rules change nothing, and what they would have done is said beside it.
 
-use standfast_core::hold::{OnDeny, OnTimeout};
+use standfast_core::hold::{Demand, Escalation, HoldTerms as CoreTerms, OnDeny, OnTimeout, Risk, Stakes};
 use standfast_core::name::RuleId;
 use standfast_core::policy::{Effect, Verdict};
 use standfast_core::time::{Millis, Timestamp};
 
-use crate::approver::Approver;
 use crate::budget::Budget;
 use crate::call::{Call, ToolDefault};
 use crate::effect_key::{EffectKey, NoKey};
@@ -16,7 +15,8 @@ use crate::hours::BusinessHours;
 use crate::matching::{CheckedRule, RuleOutcome};
 use crate::policy::Policy;
 use crate::quorum::Requirement;
-use crate::rule::{GrantRule, Mode, Precondition, Risk, SelfApproval};
+use crate::rule::{GrantRule, Mode, Precondition};
+use standfast_core::approver::{Approver, SelfApproval};
 
 /// The rule of tools in `high_risk_tools`.
 pub const HIGH_RISK: &str = "policy:high_risk_tools";
@@ -335,6 +335,46 @@ fn tighten(decision: &mut Decision, rule: MatchedRule) {
 }
 
 impl Decision {
+    /// What counts for a hold that opens now, as the core takes it.
+    #[must_use]
+    pub fn hold_terms(&self, now: Timestamp) -> CoreTerms {
+        let deadlines = self.terms.deadlines(now);
+        let until = |at: Timestamp| Millis((at.0 - now.0).max(1));
+        let (because, risk, reversible) = (self.because.clone(), self.risk, self.reversible);
+        CoreTerms {
+            on_deny: self.terms.on_deny,
+            on_timeout: self.terms.on_timeout,
+            timeout: deadlines.expires_at.map(until),
+            grace: self.terms.grace,
+            remind_after: deadlines.remind_at.map(until),
+            escalations: deadlines
+                .escalations
+                .into_iter()
+                .map(|(at, rule, to)| Escalation { at, to, rule: Some(rule) })
+                .collect(),
+            stakes: Stakes { because, risk, reversible, findings: Vec::new() },
+        }
+    }
+
+    /// The rules that would have decided, where rules only observe.
+    #[must_use]
+    pub fn observed_rules(&self) -> Vec<RuleId> {
+        let decides = |rule: &&MatchedRule| Some(rule.effect) == self.observed;
+        self.matched.iter().filter(decides).map(|rule| rule.rule.clone()).collect()
+    }
+
+    /// Whether a rule allows it, not only the default.
+    #[must_use]
+    pub fn is_allowed_by_rule(&self) -> bool {
+        self.effect == Effect::Allow && !self.is_by_default()
+    }
+
+    /// Whether no rule had a say.
+    #[must_use]
+    pub fn is_by_default(&self) -> bool {
+        self.decided_by.iter().all(|rule| rule.as_str() == DEFAULT)
+    }
+
     /// As the core takes it: one verdict for each rule that decided.
     #[must_use]
     pub fn verdicts(&self) -> Vec<Verdict> {
@@ -342,8 +382,10 @@ impl Decision {
             self.requirements.iter().find(|one| one.rule == *rule).map_or(1, |requirement| requirement.quorum)
         };
         let reason = (!self.because.is_empty()).then(|| self.because.join(". "));
+        let demand = |rule: &RuleId| self.requirements.iter().find(|one| one.rule == *rule).map(Demand::from);
         let verdict = |rule: &RuleId| Verdict {
             votes: votes(rule),
+            demand: demand(rule),
             reason: reason.clone(),
             ..Verdict::new(self.effect, rule.clone())
         };

@@ -11,8 +11,8 @@ use crate::call::{Call, ToolDefault};
 use crate::decision::Decision;
 use crate::policy::Policy;
 use crate::quorum::Requirement;
-use crate::rule::SelfApproval;
 use crate::witness::{Coverage, witnesses};
+use standfast_core::approver::SelfApproval;
 
 /// What changed between two policies.
 #[derive(Debug, Clone, PartialEq, Eq)]

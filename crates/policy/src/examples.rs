@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use standfast_core::name::{AgentName, GroupName, RoleName, SessionId, ToolName, UserId};
 
-use crate::approver::{Approver, Person};
 use crate::call::Call;
 use crate::matching::{CheckedRule, RuleOutcome};
 use crate::problem::Problem;
 use crate::rule::Example;
 use crate::value::{Arguments, Value};
+use standfast_core::approver::{Approver, Person};
 
 /// Checks the examples of a rule.
 pub(crate) fn check(rule: &CheckedRule, problems: &mut Vec<Problem>) {
@@ -97,7 +97,8 @@ pub(crate) fn call(rule: &CheckedRule, example: &Example) -> Result<Call, String
                 let groups: Result<BTreeSet<GroupName>, _> = names("groups").map(GroupName::new).collect();
                 let roles: Result<BTreeSet<RoleName>, _> = names("roles").map(RoleName::new).collect();
                 let user = UserId::new(text("user").unwrap_or("somebody")).map_err(bad)?;
-                call.caller = Person { user, groups: groups.map_err(bad)?, roles: roles.map_err(bad)? };
+                call.caller =
+                    Person { groups: groups.map_err(bad)?, roles: roles.map_err(bad)?, ..Person::of(user) };
             }
             let arguments = object.get("arguments").map(ToString::to_string).unwrap_or_default();
             call.arguments = Arguments::parse(&arguments);

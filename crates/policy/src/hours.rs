@@ -147,7 +147,8 @@ impl From<Holiday> for String {
 
 impl BusinessHours {
     /// What is wrong with it.
-    pub(crate) fn misfit(&self) -> Option<String> {
+    #[must_use]
+    pub fn misfit(&self) -> Option<String> {
         if self.days.values().all(Vec::is_empty) {
             return Some("there is no working hour in the week, so that nothing would ever be due".into());
         }

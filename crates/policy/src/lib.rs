@@ -6,7 +6,6 @@
 
 #![warn(missing_docs, clippy::wildcard_enum_match_arm)]
 
-pub mod approver;
 pub mod argv;
 pub mod backtest;
 pub mod budget;

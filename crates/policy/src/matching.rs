@@ -3,6 +3,7 @@
 //! A rule's conditions come to one truth value. An allow counts only if all of them hold beyond doubt; a hold or deny counts
 //! unless one of them certainly does not. How rules combine is `decision.rs`.
 
+use standfast_core::approver::{Approver, Membership};
 use standfast_core::digest::Digest;
 use standfast_core::name::{AgentName, RuleId, ToolName};
 use standfast_core::policy::Effect;
@@ -66,6 +67,12 @@ pub enum RuleOutcome {
 }
 
 impl CheckedRule {
+    /// The tools that it names one by one.
+    pub fn literal_tools(&self) -> impl Iterator<Item = &str> {
+        let is_free = self.scope.tool.is_none();
+        self.tools.0.iter().filter_map(|glob| glob.literal()).filter(move |_| is_free)
+    }
+
     /// Whether it matches, and what it then does.
     #[must_use]
     pub fn test(&self, call: &Call) -> RuleOutcome {
@@ -113,10 +120,18 @@ impl CheckedRule {
     }
 
     fn caller_truth(&self, call: &Call) -> Truth {
-        let means = |callers: &Vec<crate::approver::Approver>| {
-            callers.iter().any(|one| one.means(&call.caller, &call.caller.user))
-        };
-        Truth::of(self.rule.caller.as_ref().is_none_or(means))
+        let Some(callers) = &self.rule.caller else { return Truth::Yes };
+        if callers.iter().any(|one| one.means(&call.caller, &call.caller.user)) {
+            return Truth::Yes;
+        }
+        let asks_for_groups = callers.iter().any(|one| match one {
+            Approver::Owner | Approver::User(_) => false,
+            Approver::Group(_) | Approver::Role(_) => true,
+        });
+        match call.caller.membership {
+            Membership::Unknown if asks_for_groups => Truth::Unknown,
+            Membership::Unknown | Membership::Known => Truth::No,
+        }
     }
 
     fn session_truth(&self, call: &Call) -> Truth {

@@ -90,7 +90,7 @@ pub fn compile(file: &PolicyFile, scoped: &[ScopedRules]) -> Compilation {
     for list in std::iter::once(&top).chain(scoped) {
         let scope = RuleScope { agent: list.agent.clone(), tool: list.tool.clone() };
         for (no, rule) in list.rules.iter().enumerate() {
-            let place = list.place.item(no);
+            let place = list.place.item(rule.position.unwrap_or(no));
             let Some(checked) = check::check(file, rule, (&place, &scope), &mut problems) else { continue };
             examples::check(&checked, &mut problems);
             rules.push(checked);
@@ -140,6 +140,21 @@ impl Policy {
         Policy { file, rules: Vec::new(), index: Index::default(), digest }
     }
 
+    /// A policy that says nothing at all: tools decide.
+    #[must_use]
+    pub fn silent() -> Policy {
+        let file = PolicyFile { high_risk_tools: Vec::new(), ..PolicyFile::default() };
+        let digest = digest_of(&file, &[]);
+        Policy { file, rules: Vec::new(), index: Index::default(), digest }
+    }
+
+    /// Whether only what a tool says of itself counts for its calls.
+    #[must_use]
+    pub fn is_silent_about(&self, tool: &ToolName) -> bool {
+        let is_high_risk = self.file.high_risk_tools.iter().any(|name| name == tool.as_str());
+        self.rules.is_empty() && !is_high_risk && self.file.default == standfast_core::policy::Effect::Hold
+    }
+
     /// The file, without the rules of agents and tools.
     #[must_use]
     pub fn file(&self) -> &PolicyFile {
@@ -156,6 +171,12 @@ impl Policy {
     #[must_use]
     pub fn rule(&self, id: &standfast_core::name::RuleId) -> Option<&CheckedRule> {
         self.rules.iter().find(|rule| rule.id == *id)
+    }
+
+    /// Whether a rule wants something looked at before people are asked.
+    #[must_use]
+    pub fn has_preconditions(&self) -> bool {
+        self.rules.iter().any(|rule| rule.rule.precondition.is_some())
     }
 
     /// What the log knows it by.

@@ -5,10 +5,9 @@
 
 use std::fmt;
 
+use standfast_core::approver::{Approver, Person, SelfApproval};
+use standfast_core::hold::Demand;
 use standfast_core::name::{RuleId, UserId};
-
-use crate::approver::{Approver, Person};
-use crate::rule::SelfApproval;
 
 /// What one hold rule asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +48,18 @@ impl fmt::Display for Ineligible {
             Ineligible::NotNamed => "you are not among the approvers",
             Ineligible::OwnRun => "you started this run, and someone else must decide",
         })
+    }
+}
+
+impl From<&Requirement> for Demand {
+    fn from(requirement: &Requirement) -> Demand {
+        let quorum = if requirement.quorum > 1 { requirement.quorum } else { 0 };
+        Demand {
+            approvers: requirement.approvers.clone(),
+            quorum,
+            self_approval: requirement.self_approval,
+            ..Demand::of(requirement.rule.clone())
+        }
     }
 }
 

@@ -100,7 +100,7 @@ pub fn read_rules(list: &Json, place: &Place, problems: &mut Vec<Problem>) -> Ve
                 let help = "`name` and `/name` are the same; put both conditions into one";
                 problems.push(Problem::error(at.key("where"), "two conditions are about one argument", help));
             }
-            Ok(read) => rules.push(read),
+            Ok(read) => rules.push(Rule { position: Some(no), ..read }),
             Err(error) => problems.push(wrong(at, &error.to_string())),
         }
     }

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use standfast_core::approver::{Approver, SelfApproval};
 use standfast_core::digest::{self, Digest};
-use standfast_core::hold::{OnDeny, OnTimeout};
+use standfast_core::hold::{OnDeny, OnTimeout, Risk};
 use standfast_core::policy::Effect;
 
-use crate::approver::Approver;
 use crate::budget::Budget;
 use crate::effect_key::KeyTemplate;
 use crate::hours::BusinessHours;
@@ -87,30 +87,6 @@ pub enum GrantRule {
     /// Within the limits.
     #[default]
     Allow,
-}
-
-/// How bad it can get; later ones are worse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Risk {
-    /// Little.
-    Low,
-    /// Some.
-    Medium,
-    /// Much.
-    High,
-    /// Something is lost.
-    Destructive,
-}
-
-/// Whether whoever started a run may decide its holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SelfApproval {
-    /// If the list of approvers says so.
-    Allow,
-    /// Never.
-    Forbid,
 }
 
 /// One rule.
@@ -203,6 +179,9 @@ pub struct Rule {
     /// Calls that it must not match.
     #[serde(rename = "no_match", skip_serializing_if = "Vec::is_empty")]
     pub counterexamples: Vec<Example>,
+    /// Where it stands in its list, where others of it may have been left out.
+    #[serde(skip)]
+    pub position: Option<usize>,
 }
 
 /// A read-only call before the call.

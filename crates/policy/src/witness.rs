@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use standfast_core::name::{AgentName, SessionId, ToolName, UserId};
 
-use crate::approver::{Approver, Person};
 use crate::call::Call;
 use crate::decimal::Decimal;
 use crate::matcher::{Globs, Matcher, Scalar, Tests};
 use crate::matching::CheckedRule;
 use crate::policy::Policy;
 use crate::value::{ArgumentPath, Arguments, Value};
+use standfast_core::approver::{Approver, Person};
 
 /// Combinations that are tried for a tool with all its rules at once.
 const MAX_FOR_TOOL: usize = 20_000;

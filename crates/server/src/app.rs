@@ -36,7 +36,7 @@ pub fn router(app: App) -> Router {
         .merge(teal::routes())
         .merge(operations::routes());
     let surfaces = http::described(described)
-        .merge(web::routes())
+        .merge(web::routes(&app))
         .merge(a2a::routes(&app))
         .nest("/async-tools", async_tool::alias())
         .fallback(no_such_path)

@@ -5,18 +5,31 @@
 
 mod audit;
 mod audit_export;
+mod backup;
 mod client;
 mod colour;
+mod completions;
+mod connect;
 mod data;
+mod doctor;
 mod edit;
+mod export;
+mod greeting;
 mod holds;
 mod inbox;
+mod init;
 mod keys;
 mod llm;
-mod moving;
+mod logging;
 mod nodes;
+#[cfg(target_os = "linux")]
+mod notify;
 mod plain;
+mod policy;
+mod profile;
 mod reload;
+mod restore_run;
+mod running;
 mod runs;
 mod schema;
 mod send;
@@ -24,19 +37,20 @@ mod serve;
 mod subscriptions;
 mod test;
 mod timeline;
+mod trust;
 mod validate;
 mod watch;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use standfast_tools::exec_child;
 
 /// A server for AI agents that must stop and wait: for a person's approval, an answer, a long job, a login.
 ///
 /// Without a command it serves.
 #[derive(Debug, Parser)]
-#[command(name = "standfast", version, args_conflicts_with_subcommands = true)]
+#[command(name = "standfast", version = env!("STANDFAST_VERSION"), args_conflicts_with_subcommands = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -49,6 +63,8 @@ enum Command {
     /// Start the server, with a configuration file or with the embedded demo: a scripted agent that needs approval to
     /// delete a file. The demo needs no API key and no network.
     Serve(serve::Serve),
+    /// Write a first configuration file, with comments: for a provider of models and a store of your choice.
+    Init(init::Init),
     /// Send a message to an agent and start a run.
     Send(send::Send),
     /// List runs, newest first.
@@ -65,6 +81,11 @@ enum Command {
     Watch(watch::Watch),
     /// Run scenario tests: scripted model, people and tools, a virtual clock, the real engine. Needs no server.
     Test(test::Test),
+    /// Remember a server and its API key for the commands of this user, after trying them out. The key comes from
+    /// STANDFAST_KEY, else from standard input.
+    Login(profile::Login),
+    /// Forget them.
+    Logout,
     /// List the nodes that share a database, with version and load.
     Nodes(nodes::Nodes),
     /// Create, list and revoke API keys in a server's database. The server may be running.
@@ -80,13 +101,31 @@ enum Command {
     Validate(validate::Validate),
     /// Print the JSON Schema of the configuration file, for completion in editors.
     Schema(schema::Schema),
+    /// Check everything that a server needs, and say what to do: configuration, database, clock, disk, models, MCP servers,
+    /// webhooks, sandbox, limits.
+    Doctor(doctor::Doctor),
+    /// Ask a server whether it is ready: exit code 0 when it is. For health checks of containers.
+    Health(connect::Health),
+    /// Back up the SQLite database of a server, while it runs: one verified file.
+    Backup(backup::Backup),
+    /// Restore a backup where no database is, and say what it brings back to life.
+    Restore(backup::Restore),
     /// Export a database, or one session, as JSON lines or as readable files.
-    Export(moving::Export),
+    Export(export::Export),
     /// Import an export into a database. Pending holds stay pending.
-    Import(moving::Import),
+    Import(export::Import),
+    /// Restore held runs from their exported execution state. Each open call is held for a person.
+    RestoreRun(restore_run::RestoreRun),
+    /// Try the rules of configuration files on stored calls: back-test, compare, explain. Needs no server.
+    #[command(subcommand)]
+    Policy(policy::Policy),
     /// Verify and export the audit log.
     #[command(subcommand)]
     Audit(Audit),
+    /// Print the completions of a shell.
+    Completions(completions::Completions),
+    /// Print the man page, or write the pages of all commands to a folder.
+    Man(completions::Man),
     /// Run one command for the server and end it with the server.
     #[command(hide = true)]
     ExecChild(exec_child::ExecChild),
@@ -135,6 +174,7 @@ pub(crate) fn run() -> ExitCode {
     let arguments = Arguments::parse();
     match arguments.command.unwrap_or(Command::Serve(arguments.serve)) {
         Command::Serve(serve) => serve::run(&serve),
+        Command::Init(init) => init::run(&init),
         Command::Send(send) => send::run(&send),
         Command::Runs(runs) => runs::list(&runs),
         Command::Show(show) => runs::show(&show),
@@ -143,17 +183,27 @@ pub(crate) fn run() -> ExitCode {
         Command::Cancel(cancel) => runs::cancel(&cancel),
         Command::Watch(watch) => watch::run(&watch),
         Command::Test(test) => test::run(&test),
+        Command::Login(login) => profile::login(&login),
+        Command::Logout => profile::logout(),
         Command::Nodes(nodes) => nodes::run(&nodes),
         Command::Keys(keys) => keys::run(&keys),
         Command::Subscriptions(command) => subscriptions::run(&command),
         Command::Llm(llm) => llm::run(&llm),
         Command::Validate(validate) => validate::run(&validate),
         Command::Schema(schema) => schema::run(&schema),
-        Command::Export(export) => moving::export(&export),
-        Command::Import(import) => moving::import(&import),
+        Command::Doctor(doctor) => doctor::run(&doctor),
+        Command::Health(health) => connect::health(&health),
+        Command::Backup(arguments) => backup::backup(&arguments),
+        Command::Restore(arguments) => backup::restore(&arguments),
+        Command::Export(export) => export::export(&export),
+        Command::Import(import) => export::import(&import),
+        Command::RestoreRun(restore) => restore_run::run(&restore),
+        Command::Policy(policy) => policy::run(&policy),
         Command::Audit(Audit::Verify { what, signed, json }) => audit::verify(&what, &signed, json),
         Command::Audit(Audit::Head { what, signed, json }) => audit::head(&what, &signed, json),
         Command::Audit(Audit::Export { what, run, json }) => audit_export::run(&what, run.as_deref(), json),
+        Command::Completions(arguments) => completions::completions(Arguments::command(), &arguments),
+        Command::Man(arguments) => completions::man(Arguments::command(), &arguments),
         Command::ExecChild(order) => exec_child::run(&order),
     }
 }

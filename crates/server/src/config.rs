@@ -1,7 +1,7 @@
 //! The configuration file: read once, checked as a whole, turned into settings.
 //!
 //! The way of a file: `tree` (YAML with places) → `aliases` (older names of keys) → `expand` (`${NAME}`) → `shape`
-//! (against the schema) → `file` (types) → `check` (what only shows between keys) → `plan` (what it comes to) → `build`
+//! (against the schema) → `file` (types) → `check` (what only shows between keys) → `plan` (each agent's effective settings) → `build`
 //! (settings). Every step collects its mistakes and goes on, so one look at a file finds all of them. To add a key,
 //! begin in `file.rs`. Nothing here listens, and nothing outside reads YAML of this kind.
 
@@ -22,6 +22,7 @@ mod plan;
 mod problem;
 mod reference;
 mod remotes;
+mod restart;
 mod schema;
 mod shape;
 mod source;
@@ -29,20 +30,24 @@ mod stores;
 mod tree;
 
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
 
 use file::File;
 use garde::Validate;
+use standfast_policy::policy::Policy;
 
 use crate::database::Database;
 
 pub use build::{BuildError, ServerParts, Surroundings, kept_key};
 pub use expand::{Lookup, Unset};
+pub use file::ToolType;
 pub use mode::{Effective, EffectiveMode};
 pub use nearest::advice;
 pub use path::Path;
 pub use plan::{AgentPlan, ToolPlan};
 pub use problem::{Notice, Problem, Problems};
 pub use reference::markdown as reference;
+pub use restart::RestartKey;
 pub use schema::published as schema;
 pub use source::{Source, Spot};
 pub use stores::RunStorage;
@@ -56,12 +61,14 @@ pub struct Config {
     pub folder: PathBuf,
     /// What it says.
     pub file: File,
-    /// What each agent comes to.
+    /// The effective settings of each agent.
     pub agents: Vec<AgentPlan>,
     /// The database that it names, if it does.
     pub database: Option<Database>,
     /// What one should know.
     pub notices: Vec<Notice>,
+    /// What its rules come to.
+    pub policy: Arc<Policy>,
 }
 
 /// Why there is no configuration.
@@ -136,7 +143,9 @@ pub fn check(
     }
     let agents = plan::agents(&file);
     let database = stores::database(&file, &tree, folder);
-    let config = Config { source, folder: folder.to_owned(), file, agents, database, notices };
+    // Without a mistake there is one.
+    let policy = Arc::new(checked.policy.unwrap_or_else(Policy::without_rules));
+    let config = Config { source, folder: folder.to_owned(), file, agents, database, notices, policy };
     let exposed = config.exposed_files(&tree);
     if exposed.is_empty() {
         return Ok(config);

@@ -15,7 +15,8 @@ use standfast_core::hold::HoldPolicy;
 use standfast_core::json::{BadJson, RawJson};
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, BadName, ToolName};
-use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::settings::{Agent, Settings, Tour};
+use standfast_engine::tool::preview::Risk;
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
 use standfast_models::scripted::{Line, Script};
@@ -61,7 +62,17 @@ pub fn settings(data: &Path) -> Result<Settings, BadDemo> {
         (AgentName::new(RECEIPTS)?, Arc::new(asks(RECEIPTS, "You keep the books.", receipts)?)),
         (AgentName::new(TRAVEL)?, Arc::new(asks(TRAVEL, "You book trips.", travel.collect())?)),
     ]);
-    Ok(Settings { agents, default_agent: Some(AgentName::new(AGENT)?), ..Settings::usual() })
+    let tour = Tour {
+        agent: AgentName::new(AGENT)?,
+        message: "Free some space".into(),
+        effects: data.join(EFFECTS),
+    };
+    Ok(Settings {
+        agents,
+        default_agent: Some(AgentName::new(AGENT)?),
+        tour: Some(tour),
+        ..Settings::usual()
+    })
 }
 
 /// The agent that wants to delete something.
@@ -124,6 +135,10 @@ struct WritesALine {
 }
 
 impl Tool for WritesALine {
+    fn risk(&self, _arguments: &str) -> Option<Risk> {
+        Some(Risk::Destructive)
+    }
+
     fn run(&self, invocation: Invocation) -> ToolFuture {
         let effects = self.effects.clone();
         Box::pin(async move {

@@ -5,10 +5,10 @@
 //! `play.rs` plays the steps and `expect.rs` compares.
 
 mod agent;
-mod counted;
 mod expect;
 mod file;
 mod play;
+mod quiescence;
 mod step_file;
 mod tools;
 mod world;

@@ -220,7 +220,7 @@ async fn every_answer_is_what_its_type_says() {
     }
 }
 
-/// The metrics that operators alert on: what is pending, since when, how long people and the disk take. No ids in labels.
+/// S0-52: the metrics that operators alert on: what is pending, since when, how long people and the disk take. No ids in labels.
 #[tokio::test]
 async fn metrics_tell_what_waits_and_how_long_things_take() {
     let data = tempfile::tempdir().unwrap();

@@ -8,38 +8,30 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use standfast_core::actor::Actor;
 use standfast_core::command::Entropy;
 use standfast_core::execution_state::{ExecutionState, RestoredRun, Setting, execution_state};
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::time::Timestamp;
 
-use standfast_testkit::Process;
+use standfast_testkit::{Http, Process};
 
 /// A running server; dropping it is `kill -9`.
 struct Server {
-    program: Process,
-    client: reqwest::Client,
+    _program: Process,
+    http: Http,
 }
 
 fn serve(data: &Path) -> Server {
     let mut command = standfast_testkit::standfast();
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
-    Server {
-        program: standfast_testkit::start(&mut command),
-        client: reqwest::Client::builder().no_proxy().build().unwrap(),
-    }
+    let program = standfast_testkit::start(&mut command);
+    Server { http: Http::new(&program.base), _program: program }
 }
 
 impl Server {
     async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
-        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
-        let request = self.client.request(method, format!("{}{path}", self.program.base));
-        let request = request.timeout(Duration::from_secs(30));
-        let request = match body {
-            Some(body) => request.header("content-type", "application/json").body(body.to_string()),
-            None => request,
-        };
-        let answer = standfast_testkit::http::answer(request).await;
+        let answer = self.http.ask(method, path, body.as_ref()).await;
         (answer.status, answer.body)
     }
 
@@ -119,6 +111,7 @@ async fn a_run_is_restored_from_its_exported_state() {
     let restored = state.restore(&Setting {
         tenant: Tenant::default_tenant(),
         owner: UserId::local(),
+        by: Actor::Client(UserId::local()),
         definition: &agent.definition,
         at: Timestamp(1_762_000_000_000),
         entropy: Entropy([3; 32]),

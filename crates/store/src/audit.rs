@@ -38,6 +38,16 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
+impl Report {
+    /// The same, with the findings of one run alone: whoever wants one run hears of that one.
+    pub(crate) fn only(mut self, run: Option<RunId>) -> Report {
+        if let Some(run) = run {
+            self.findings.retain(|finding| finding.run == run.to_string());
+        }
+        self
+    }
+}
+
 /// Something that is wrong with a run, or with something beside the runs. Others are not affected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {

@@ -12,11 +12,12 @@ use standfast_core::digest::Digest;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::id::{HoldId, Incarnation, RunId, Seq};
 use standfast_core::link::{Chain, FIRST_PREVIOUS, Link};
-use standfast_core::name::{Tenant, UserId};
+use standfast_core::name::Tenant;
 use standfast_core::project::{self, HoldChange, RunRow};
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
+pub use crate::query::AudienceMember;
 use crate::query::{Lease, SessionKey};
 
 /// Everything that one run's change writes, all or nothing.
@@ -166,18 +167,6 @@ pub struct Notice {
     pub from: Seq,
     /// When.
     pub due_at: Timestamp,
-}
-
-/// A user, group or role that may see and decide holds, such as `user:alice`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AudienceMember(pub String);
-
-impl AudienceMember {
-    /// A user.
-    #[must_use]
-    pub fn user(user: &UserId) -> AudienceMember {
-        AudienceMember(["user:", user.as_str()].concat())
-    }
 }
 
 /// What a decided change is sealed with.

@@ -159,6 +159,7 @@ macro_rules! conformance {
             guards:
                 an_unused_key_passes,
                 a_used_key_is_refused,
+                an_effect_is_claimed_once,
                 a_key_of_another_tenant_does_not_count,
                 a_counter_is_exact_up_to_its_limit,
                 a_refused_append_adds_nothing_to_its_counters,
@@ -207,6 +208,7 @@ macro_rules! conformance {
                 a_decided_hold_leaves_the_lists_and_keeps_its_record,
                 a_hold_is_found_by_its_whole_id_only,
                 every_way_to_close_a_hold_is_recorded,
+                decided_holds_are_listed_by_when_they_were_decided,
                 changes_of_an_open_hold_are_visible,
                 news_from_an_outside_job_is_visible,
                 ;

@@ -23,9 +23,9 @@ use crate::batch::Batch;
 use crate::call_query::CallQuery;
 use crate::error::StoreError;
 use crate::query::{
-    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
-    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
-    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
+    HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange,
+    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
@@ -89,6 +89,10 @@ pub trait RunStore: Send + Sync + 'static {
 
     /// Open holds of a tenant, oldest first, in pages.
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>>;
+
+    /// Decided holds of a tenant, the latest decision first, in pages. A page looks at a bounded number of them, so one may
+    /// be empty and not the last.
+    fn decided_holds(&self, query: DecidedQuery) -> Answer<Page<HoldRow>>;
 
     /// Ids of outside jobs, by conversation or by how they stand, if the store has an index of them; none means that it has
     /// none, and whoever asks looks through runs and holds. What it names may have changed since.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use standfast_core::apply;
 use standfast_core::digest::{self, Digest};
 use standfast_core::event::{Envelope, Event};
-use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::id::{RunId, Seq};
 use standfast_core::link::{Contents, FIRST_PREVIOUS, Header, Link};
 use standfast_core::name::{AgentName, SessionId, Tenant, UserId};
 use standfast_core::project;
@@ -21,6 +21,7 @@ use standfast_core::time::Timestamp;
 use crate::batch::{AudienceMember, Batch, ExpectedHead, LeaseChange, SideWrite};
 use crate::contract::Store;
 use crate::error::StoreError;
+use crate::pipeline::{HoldAudience, audiences, claim_puts};
 use crate::query::{Credential, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow};
 use crate::subscription::{Scope, Subscription, SubscriptionQuery};
 
@@ -503,7 +504,9 @@ impl Import<'_> {
         if self.tenant.as_ref() != Some(&after.facts.tenant) {
             return Err(bad(no, "this run belongs to another tenant"));
         }
-        puts.extend(self.audience(&after, &events));
+        let named = (self.audiences)(&after);
+        puts.extend(audiences(run, &events, &HoldAudience { owner: None, named }));
+        puts.extend(claim_puts(&after, &events));
         let batch = Batch {
             expected: ExpectedHead { seq, head },
             row: project::run_row(after.clone(), link.hash),
@@ -518,14 +521,6 @@ impl Import<'_> {
         self.moved.links += 1;
         self.under_way = Some(RunInProgress { run: after, head: hash });
         Ok(())
-    }
-
-    fn audience(&self, run: &Run, events: &[Envelope]) -> Vec<SideWrite> {
-        let opened = events.iter().filter_map(|envelope| {
-            let Event::HoldOpened(opened) = &envelope.event else { return None };
-            Some(HoldId { run: run.facts.id, key: opened.hold })
-        });
-        opened.map(|hold| SideWrite::Audience { hold, who: (self.audiences)(run) }).collect()
     }
 
     /// A conversation that the runs before it have begun. Without an owner it is the one that was begun first.

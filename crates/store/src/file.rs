@@ -42,9 +42,9 @@ use crate::contract::{
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
-    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunFilter, RunQuery, SealedChange, SessionChange,
-    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun, UnreadableRun,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
+    HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunFilter, RunQuery, SealedChange,
+    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun, UnreadableRun,
 };
 use crate::single_node::SingleNode;
 use crate::subscription::{
@@ -233,6 +233,10 @@ impl RunStore for FileStore {
 
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
         self.read(move |model| Ok(model.state.list_holds(&query)))
+    }
+
+    fn decided_holds(&self, query: DecidedQuery) -> Answer<Page<HoldRow>> {
+        self.read(move |model| Ok(model.state.decided_holds(&query)))
     }
 
     /// From the sets of the Redis, if there is one and it says what the files say, and then from the files (S2-26).

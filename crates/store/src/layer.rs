@@ -20,9 +20,9 @@ use crate::contract::{
     WorkStore,
 };
 use crate::query::{
-    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
-    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
-    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
+    HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange,
+    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
@@ -79,6 +79,11 @@ pub trait RunLayer: Layer {
     /// See [`RunStore::list_holds`].
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
         self.below().list_holds(query)
+    }
+
+    /// See [`RunStore::decided_holds`].
+    fn decided_holds(&self, query: DecidedQuery) -> Answer<Page<HoldRow>> {
+        self.below().decided_holds(query)
     }
 
     /// See [`RunStore::find_calls`].
@@ -142,6 +147,10 @@ impl<L: RunLayer> RunStore for L {
 
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
         RunLayer::list_holds(self, query)
+    }
+
+    fn decided_holds(&self, query: DecidedQuery) -> Answer<Page<HoldRow>> {
+        RunLayer::decided_holds(self, query)
     }
 
     fn find_calls(&self, query: CallQuery) -> Answer<Option<Vec<HoldId>>> {

@@ -43,10 +43,10 @@ pub use layer::{
 };
 pub use observer::{Effort, Observer};
 pub use query::{
-    Audience, AuditEntry, Claim, Claimant, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat,
-    HoldFilter, HoldQuery, InboxCounts, KeyNote, KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter,
-    RunQuery, SCAN_MAX, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
-    ShardSet, StoredRun, UnreadableRun,
+    Audience, AuditEntry, Claim, Claimant, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice,
+    EndedQuery, Heartbeat, HoldFilter, HoldQuery, InboxCounts, KeyNote, KeyRecord, Lease, NodeRow, OpenHolds,
+    Page, RunFilter, RunQuery, SCAN_MAX, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
+    SettleNotice, ShardSet, StoredRun, UnreadableRun,
 };
 pub use recipient::Recipient;
 pub use subscription::{

@@ -23,9 +23,9 @@ use crate::contract::{
 };
 use crate::error::StoreError;
 use crate::query::{
-    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
-    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
-    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
+    HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange,
+    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::single_node::SingleNode;
 use crate::subscription::{
@@ -93,6 +93,10 @@ impl RunStore for MemoryStore {
 
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
         answer(Ok(self.state().list_holds(&query)))
+    }
+
+    fn decided_holds(&self, query: DecidedQuery) -> Answer<Page<HoldRow>> {
+        answer(Ok(self.state().decided_holds(&query)))
     }
 
     fn tenants(&self) -> Answer<Vec<Tenant>> {

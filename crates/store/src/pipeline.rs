@@ -19,8 +19,10 @@ use standfast_core::decide::{self, Answer as Outcome, Transition};
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
+use standfast_core::execution_state::RestoredRun;
 use standfast_core::hold::RecordedDecision;
 use standfast_core::id::{RunId, Seq};
+use standfast_core::name::RuleId;
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::project::{HoldChange, HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
@@ -30,6 +32,8 @@ use standfast_core::time::Timestamp;
 use crate::batch::{Batch, LeaseChange, Seal};
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
+
+pub(crate) use writes::{audiences, claim_puts};
 
 pub use joint::{JointSettlement, append_jointly};
 pub use writes::{
@@ -66,6 +70,8 @@ pub struct OrderContext {
     pub verdicts: Verdicts,
     /// In what role the actor may decide.
     pub authority: Option<Role>,
+    /// The rules whose demands on a hold the actor counts for.
+    pub counts_for: Vec<RuleId>,
     /// The recorded decision of a hold that is no longer open.
     pub recorded: Option<RecordedDecision>,
     /// Budgets and caps.
@@ -105,6 +111,7 @@ impl OrderContext {
             definition: &self.definition,
             verdicts: &self.verdicts,
             authority: self.authority,
+            counts_for: &self.counts_for,
             recorded: self.recorded.as_ref(),
             limits: &self.limits,
             over_soft_cap: self.over_soft_cap,
@@ -130,8 +137,16 @@ pub struct Pipeline {
 /// An order, behind the start of the run if it is the first one.
 #[derive(Clone)]
 struct Work {
-    start: Option<Box<Start>>,
+    start: Option<Beginning>,
     order: Order,
+}
+
+/// What a run begins with.
+#[derive(Clone)]
+enum Beginning {
+    Started(Box<Start>),
+    /// Its execution state, of which it was made again.
+    Restored(Box<RestoredRun>),
 }
 
 /// An order on the ground: if its append may have been written, what that would have made of it.
@@ -193,7 +208,14 @@ impl Pipeline {
     pub fn start(store: Arc<dyn Store>, start: Start, order: Order) -> Result<Pipeline, Refusal> {
         let run = start.id;
         let mut pipeline = Pipeline::at(store, run, None);
-        pipeline.take_off(Work { start: Some(Box::new(start)), order })?;
+        pipeline.take_off(Work { start: Some(Beginning::Started(Box::new(start))), order })?;
+        Ok(pipeline)
+    }
+
+    /// Begins a run that was made of its execution state, in the same way.
+    pub fn restore(store: Arc<dyn Store>, restored: RestoredRun, order: Order) -> Result<Pipeline, Refusal> {
+        let mut pipeline = Pipeline::at(store, restored.run.facts.id, None);
+        pipeline.take_off(Work { start: Some(Beginning::Restored(Box::new(restored))), order })?;
         Ok(pipeline)
     }
 
@@ -262,7 +284,7 @@ impl Pipeline {
         unsettled.into_iter().map(|work| work.order).collect()
     }
 
-    /// One pass: take off what waits, then wait for everything in the air. Whatever is found out is kept before anything
+    /// One pass: take off what is queued, then wait for everything in the air. Whatever is found out is kept before anything
     /// else is waited for, because whoever waits may go away.
     async fn land(&mut self) -> Result<(), StoreError> {
         if !self.grounded.is_empty() {
@@ -401,7 +423,10 @@ impl Pipeline {
         let order = &work.order;
         let before = self.tip_row().filter(|_| work.start.is_none());
         let decided = match (&work.start, before) {
-            (Some(start), _) => all(decide::start(start, &order.given.context())?, true, order),
+            (Some(Beginning::Started(start)), _) => {
+                all(decide::start(start, &order.given.context())?, true, order)
+            }
+            (Some(Beginning::Restored(restored)), _) => all(restored.transition(), true, order),
             (None, Some(row)) => all(unchanged(&row.run), false, order),
             (None, None) => unreachable!("a pipeline begins with a run or with a start"),
         };

@@ -49,9 +49,9 @@ use crate::contract::{
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
-    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
-    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
+    HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange,
+    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
@@ -239,6 +239,10 @@ impl RunStore for PostgresStore {
 
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
         self.begin(move |shared| async move { lists::list_holds(&shared.pool, &query).await })
+    }
+
+    fn decided_holds(&self, query: DecidedQuery) -> Answer<Page<HoldRow>> {
+        self.begin(move |shared| async move { lists::decided_holds(&shared.pool, &query).await })
     }
 
     fn tenants(&self) -> Answer<Vec<Tenant>> {

@@ -4,16 +4,15 @@
 
 use std::collections::BTreeMap;
 
+use standfast_core::actor::Actor;
 use standfast_core::digest::Digest;
 use standfast_core::event::Driver;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{Incarnation, RunId, Seq, Shard};
 use standfast_core::name::{AgentName, InboxName, SessionId, Tenant, ToolName, UserId};
-use standfast_core::project::{Phase, RunRow};
+use standfast_core::project::{HoldRow, Phase, ResolutionKind, RunRow};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
-
-use crate::batch::AudienceMember;
 
 /// A page looks at this many rows at most; its cursor says where it stopped.
 pub const SCAN_MAX: usize = 2000;
@@ -329,6 +328,18 @@ pub struct HoldQuery {
     pub limit: usize,
 }
 
+/// A user, group or role that may see and decide holds, such as `user:alice`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AudienceMember(pub String);
+
+impl AudienceMember {
+    /// A user.
+    #[must_use]
+    pub fn user(user: &UserId) -> AudienceMember {
+        AudienceMember(["user:", user.as_str()].concat())
+    }
+}
+
 /// Whose holds a list may show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Audience {
@@ -353,6 +364,75 @@ pub enum HoldFilter {
     Run(RunId),
     /// The runs of one inbox.
     Inbox(InboxName),
+}
+
+/// Which decided holds are asked for: those that were answered, expired or withdrawn. The latest decision first.
+///
+/// A cursor is an instant: decisions of one instant are on one page, which may therefore have more than `limit`. Who may see
+/// a hold is kept only while it is open, so whoever asks looks at the run of each.
+#[derive(Debug, Clone)]
+pub struct DecidedQuery {
+    /// Whose.
+    pub tenant: Tenant,
+    /// Only those decided at this instant or later.
+    pub since: Option<Timestamp>,
+    /// Only those decided before this instant.
+    pub before: Option<Timestamp>,
+    /// Only of this agent.
+    pub agent: Option<AgentName>,
+    /// Only of this tool.
+    pub tool: Option<ToolName>,
+    /// Only of one of these kinds; empty means any.
+    pub kinds: Vec<HoldKind>,
+    /// Only with one of these resolutions; empty means any.
+    pub how: Vec<ResolutionKind>,
+    /// Only those that this user decided.
+    pub by: Option<UserId>,
+    /// Where to continue.
+    pub cursor: Option<u64>,
+    /// How many at least, if there are so many.
+    pub limit: usize,
+}
+
+impl DecidedQuery {
+    /// How many rows a page looks at; one more says whether those of the last instant are all there.
+    pub(crate) const LOOKS_AT: usize = SCAN_MAX + 1;
+
+    /// Decided before this instant.
+    pub(crate) fn until(&self) -> Timestamp {
+        let cursor = self.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
+        Timestamp(cursor.min(self.before.map_or(i64::MAX, |before| before.0)))
+    }
+
+    fn wants(&self, row: &HoldRow) -> bool {
+        let Some(closed) = &row.closed else { return false };
+        let by = match &closed.by {
+            Actor::Person(user) | Actor::Client(user) | Actor::Callback(user) => Some(user),
+            Actor::Outside(_) | Actor::Node(_) | Actor::Clock => None,
+        };
+        self.agent.as_ref().is_none_or(|agent| *agent == row.agent)
+            && self.tool.as_ref().is_none_or(|tool| Some(tool) == row.tool.as_ref())
+            && (self.kinds.is_empty() || self.kinds.contains(&row.kind))
+            && (self.how.is_empty() || self.how.contains(&closed.how))
+            && self.by.as_ref().is_none_or(|wanted| by == Some(wanted))
+    }
+
+    /// The page that looking at these rows comes to: when each was decided, and what can be read of it.
+    pub(crate) fn page(&self, looked_at: Vec<(i64, Option<HoldRow>)>) -> Page<HoldRow> {
+        let is_cut = looked_at.len() >= DecidedQuery::LOOKS_AT;
+        // Of this instant there may be more.
+        let incomplete = looked_at.last().filter(|_| is_cut).map(|(at, _)| *at);
+        let (mut items, mut last) = (Vec::new(), None);
+        for (at, row) in looked_at {
+            let is_next_instant = last.is_some_and(|last| last != at);
+            if is_next_instant && (items.len() >= self.limit || incomplete == Some(at)) {
+                return Page::of(items, last.and_then(|last: i64| u64::try_from(last).ok()));
+            }
+            last = Some(at);
+            items.extend(row.filter(|row| self.wants(row)));
+        }
+        Page::of(items, last.filter(|_| is_cut).and_then(|last| u64::try_from(last).ok()))
+    }
 }
 
 /// Which runs are asked for that have ended and still have their contents. Oldest first.
@@ -381,7 +461,7 @@ impl EndedQuery {
     /// How many runs a page looks at.
     pub(crate) const LOOKS_AT: usize = 500;
 
-    /// The page that looking at these runs comes to. Runs are numbered as they begin: where none of so many is old, those
+    /// The page of these runs. Runs are numbered as they begin: where none of so many is old, those
     /// behind them are not either.
     pub(crate) fn page(&self, looked_at: &[ScannedRun]) -> Page<RunId> {
         let mut items = Vec::new();

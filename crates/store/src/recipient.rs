@@ -8,6 +8,9 @@ use crate::query::DueNotice;
 /// The stored text of [`Recipient::RemoteTasks`].
 const REMOTE_TASKS: &str = "tools: nobody waits";
 
+/// The stored text of [`Recipient::FileCopies`].
+const FILE_COPIES: &str = "files: copies";
+
 /// Who a notice is for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Recipient {
@@ -15,6 +18,8 @@ pub enum Recipient {
     Subscription(String),
     /// The remote tasks of calls that were given up: they are canceled.
     RemoteTasks,
+    /// The readable copies of calls and sessions in files: they are written anew.
+    FileCopies,
 }
 
 impl Recipient {
@@ -24,13 +29,18 @@ impl Recipient {
         match self {
             Recipient::Subscription(id) => id,
             Recipient::RemoteTasks => REMOTE_TASKS,
+            Recipient::FileCopies => FILE_COPIES,
         }
     }
 
     /// Whom a stored text stands for.
     #[must_use]
     pub fn of_stored(text: &str) -> Recipient {
-        if text == REMOTE_TASKS { Recipient::RemoteTasks } else { Recipient::Subscription(text.to_owned()) }
+        match text {
+            REMOTE_TASKS => Recipient::RemoteTasks,
+            FILE_COPIES => Recipient::FileCopies,
+            id => Recipient::Subscription(id.to_owned()),
+        }
     }
 }
 
@@ -48,7 +58,8 @@ mod tests {
 
     #[test]
     fn what_is_stored_names_the_same_recipient() {
-        for recipient in [Recipient::RemoteTasks, Recipient::Subscription("sub_1".into())] {
+        let subscription = Recipient::Subscription("sub_1".into());
+        for recipient in [Recipient::RemoteTasks, Recipient::FileCopies, subscription] {
             assert_eq!(Recipient::of_stored(recipient.stored()), recipient);
         }
     }

@@ -19,9 +19,9 @@ use crate::contract::{Answer, IdempotencyStore, RunStore, SessionStore, Store};
 use crate::error::StoreError;
 use crate::layer::{AuditLayer, DeliveryLayer, Layer, SecretLayer, WorkLayer};
 use crate::query::{
-    Claim, ClaimedRun, Counts, DueNotice, EndedQuery, HoldQuery, InboxCounts, KeyNote, KeyRecord, OpenHolds,
-    Page, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet,
-    StoredRun,
+    Claim, ClaimedRun, Counts, DecidedQuery, DueNotice, EndedQuery, HoldQuery, InboxCounts, KeyNote,
+    KeyRecord, OpenHolds, Page, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionQuery, SessionRow,
+    SettleNotice, ShardSet, StoredRun,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
@@ -243,6 +243,17 @@ impl RunStore for SplitStore {
             let list = |place, cursor, limit| {
                 let query = HoldQuery { cursor, limit, ..query.clone() };
                 this.at(place).list_holds(query)
+            };
+            page(query.cursor, query.limit, list).await
+        })
+    }
+
+    fn decided_holds(&self, query: DecidedQuery) -> Answer<Page<HoldRow>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let list = |place, cursor, limit| {
+                let query = DecidedQuery { cursor, limit, ..query.clone() };
+                this.at(place).decided_holds(query)
             };
             page(query.cursor, query.limit, list).await
         })

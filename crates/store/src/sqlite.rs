@@ -7,6 +7,7 @@
 
 mod append;
 mod audit;
+mod backup;
 mod conversations;
 mod credentials;
 mod deliveries;
@@ -48,9 +49,9 @@ use crate::contract::{
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
-    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
-    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
+    HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange,
+    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::single_node::SingleNode;
 use crate::subscription::{
@@ -65,6 +66,7 @@ use tally::Tallies;
 use writer::Writer;
 
 pub use audit::{audit_entries, export, heads, verify, verify_against};
+pub use backup::{FileCopy, copy, last_event_at};
 pub use credentials::CredentialFile;
 pub use schema::OpenError;
 pub use snapshot::SqliteSnapshot;
@@ -189,6 +191,10 @@ impl RunStore for SqliteStore {
 
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
         self.read(|reading| reading.list_holds(&query))
+    }
+
+    fn decided_holds(&self, query: DecidedQuery) -> Answer<Page<HoldRow>> {
+        self.read(|reading| reading.decided_holds(&query))
     }
 
     fn tenants(&self) -> Answer<Vec<Tenant>> {

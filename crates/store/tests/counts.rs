@@ -102,7 +102,7 @@ fn a_cycle_has_few_statements() {
     let each = cost_of_a_cycle(&counter, store);
     assert!(each(Effort::WriteStatement) <= 18.0);
     // More than three only where the machine was so busy that nobody came in time to wait for it.
-    assert!(each(Effort::Sync) <= 4.0, "what nobody waits for is synced with what follows");
+    assert!(each(Effort::Sync) <= 4.0, "what nobody awaits is synced with what follows");
     assert!(each(Effort::ReadStatement) <= 2.0, "one for the run, one for its log");
 }
 

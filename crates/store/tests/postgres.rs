@@ -388,7 +388,7 @@ fn a_row_that_cannot_be_read_concerns_its_own_run_only() {
     assert_eq!(block_on(store.load(older)).unwrap().row, rows[2]);
     let due = block_on(store.due_notices(NoticeQuery::all(scribe.now, 10))).unwrap();
     let told: Vec<_> = due.iter().map(|notice| notice.run).collect();
-    assert_eq!(told, [broken, older, whole], "what is told of a newer one is for whoever can read it");
+    assert_eq!(told, [broken, older, whole], "the record of a newer version is for whoever can read it");
 
     let (now, until) = (scribe.now, scribe.now.plus(Millis::seconds(60)));
     let node = Incarnation([1; 16]);

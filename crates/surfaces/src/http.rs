@@ -4,34 +4,40 @@
 
 mod app;
 mod attempts;
-mod busy;
+mod cookies;
 mod extract;
+pub(crate) mod filters;
 mod forwarded;
 mod guard;
+mod in_flight;
 mod listen;
 mod openapi;
-mod preface;
 mod problem;
+mod protocol_sniff;
+mod public_url;
+mod reauthorize;
 pub mod refusal;
 mod request_id;
-mod site;
 pub mod status;
-mod stay;
 mod surroundings;
 mod time;
+mod tls;
+pub(crate) mod webhook_body;
 mod written;
 
 pub use app::App;
+pub use cookies::{cookie_of, forget_session, keep_session, session_cookie};
 pub use extract::{
     Args, JsonBody, Repeatable, Segment, UnparsedJson, body_bytes, idempotency_key, is_too_deep,
 };
-pub use guard::{Pass, Peer};
-pub use listen::serve;
+pub use guard::{Door, HasTour, Pass, Peer};
+pub use listen::{serve, serve_with};
 pub use openapi::described;
 pub(crate) use problem::keep_advice;
 pub use problem::{Problem, ProblemDetails, RecordedDecision};
-pub use site::{mount, site};
-pub use stay::{INVALID, Stay};
+pub use public_url::{mount, site};
+pub use reauthorize::{INVALID, Stay};
 pub use surroundings::{Reteller, Retelling, surrounded};
 pub use time::{http_date, parse_rfc3339, rfc3339};
+pub use tls::{BadCertificate, ServerCertificate};
 pub use written::when_written;

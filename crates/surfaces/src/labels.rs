@@ -7,7 +7,7 @@ mod events;
 pub mod hidden;
 
 use standfast_core::actor::Actor;
-use standfast_core::event::Outcome;
+use standfast_core::event::{OrphanCause, Outcome};
 use standfast_core::hold::HoldKind;
 use standfast_core::project::ResolutionKind;
 use standfast_core::receipt::CallEffect;
@@ -83,6 +83,26 @@ pub fn effect(effect: CallEffect) -> &'static str {
         CallEffect::OutcomeUnknown => "It may have run; the outcome is unknown.",
         CallEffect::Running => "It started and has not finished yet.",
         CallEffect::Waiting => "It has not started.",
+    }
+}
+
+/// Why nobody knows what a call did; what earlier versions wrote does not say it.
+#[must_use]
+pub fn unknown_because(cause: Option<&OrphanCause>) -> String {
+    match cause {
+        None => "The server could not record how this call ended.".to_owned(),
+        Some(OrphanCause::ServerLost) => {
+            "The server that ran this call stopped, or lost its connection to the store, before it reported."
+                .to_owned()
+        }
+        Some(OrphanCause::Tool(why)) => format!("The tool could not tell how the call ended: {why}"),
+        Some(OrphanCause::Crash) => "The tool crashed while this call ran.".to_owned(),
+        Some(OrphanCause::RunEnded) => {
+            "The run ended while this call ran, and the call was stopped.".to_owned()
+        }
+        Some(OrphanCause::Unreported) => {
+            "The worker was allowed to run this call and never reported.".to_owned()
+        }
     }
 }
 

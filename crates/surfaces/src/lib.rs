@@ -1,8 +1,8 @@
 //! The surfaces of Standfast: one folder for each protocol. Each maps its wire types to core types and calls the engine.
 //!
 //! A surface knows no other surface and no store; dropping a protocol means deleting its folder. What they share: `http`
-//! (the door, problem details, listening), `html` (pages), `words` (how things are told to people), `jwt` (tokens of an
-//! identity provider). Which surfaces a server has is not known here: that is the server's `app`.
+//! (the door, problem details, listening), `html` (pages), `labels` (states and events in words for people), `jwt` (tokens
+//! of an identity provider). Which surfaces a server has is not known here: that is the server's `app`.
 
 pub mod a2a;
 pub mod api;

@@ -1,13 +1,31 @@
-//! Pages for people: what is pending, one hold, runs. Server-rendered, without any script.
+//! Pages for people: what is pending, one hold or several, the history, runs, charts, conversations, inboxes, outside jobs.
+//! Server-rendered; a script only shows what changes.
 //!
-//! `routes.rs` has the handlers, `pages/` what each page shows, `forms.rs` and `fields.rs` what a posted form says. What
-//! pages of any surface need (templates, the token of forms, headers) is `crate::html`. GET changes nothing; every form
-//! posts to the engine and redirects to a page.
+//! `routes.rs` and `holds.rs` have the handlers of holds, runs and lists; `conversation.rs`, `inboxes.rs`, `jobs.rs`, `login.rs`,
+//! `sign_in.rs` and `tour.rs` those of their pages; `events.rs` tells an open page that something changed. `pages/` is what each
+//! page shows, `widget.rs` a hold within another page, `forms.rs` and `fields.rs` what a posted form says; `diff.rs`,
+//! `json_view.rs`, `media.rs` and `svg.rs` make what is shown readable, `addresses.rs` links. What pages of any surface need
+//! (templates, the token of forms, headers) is `crate::html`. GET changes nothing; every form posts to the engine and
+//! redirects to a page.
 
+mod addresses;
+mod conversation;
+mod diff;
+mod events;
 mod fields;
 mod forms;
+mod holds;
+mod inboxes;
+mod jobs;
+mod json_view;
 mod login;
+mod media;
 mod pages;
 mod routes;
+mod sign_in;
+mod svg;
+mod task_status;
+mod tour;
+mod widget;
 
 pub use routes::routes;

@@ -23,4 +23,4 @@ pub use folder::{folder, serve, serve_command};
 pub use http::{Answer, Http};
 pub use json::{of_run, text};
 pub use process::{Process, free_port, start};
-pub use wait::{until, until_found};
+pub use wait::{rounds, until, until_found};

@@ -5,9 +5,17 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What a server says once it can be asked, before its address.
 pub const GREETING: &str = "Standfast listens on ";
+
+/// The ports that tests choose from: Linux begins its own choice at 32,768.
+const FIRST_PORT: u16 = 12_000;
+const PORTS: u32 = 20_000;
+
+/// How many ports a test may need before it comes to those of the next one.
+const PORTS_EACH: u32 = 8;
 
 /// A running server; dropping it is `kill -9`.
 #[derive(Debug)]
@@ -52,8 +60,18 @@ pub fn listens_on(line: &str) -> Option<&str> {
     line.trim().strip_prefix(GREETING)
 }
 
-/// A port that nobody has.
+/// A port that nobody has and that the system hands to nobody by itself: it lies below those of its own choice, and a test
+/// that kills a server and starts it again at its address meets no connection of another test there.
+///
+/// # Panics
+///
+/// When no port is free.
 #[must_use]
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Tests that run at the same time are processes of their own, and begin at different places.
+    let own = std::process::id() * PORTS_EACH;
+    let places = (0..PORTS).map(|_| own + NEXT.fetch_add(1, Ordering::Relaxed));
+    let mut ports = places.map(|place| FIRST_PORT + u16::try_from(place % PORTS).unwrap());
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }

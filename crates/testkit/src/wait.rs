@@ -38,6 +38,12 @@ pub async fn until_found<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>
     panic!("after a minute still not: {what}");
 }
 
+/// How often a race is run: as often as `cargo xtask faults` says, and usually so often.
+#[must_use]
+pub fn rounds(usual: usize) -> usize {
+    std::env::var("STANDFAST_FAULT_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
 /// The time of this machine, in milliseconds since 1970.
 ///
 /// # Panics

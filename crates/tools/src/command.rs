@@ -8,6 +8,7 @@
 pub mod authority;
 mod git;
 mod operands;
+mod preview;
 mod result;
 pub mod rules;
 mod warning;
@@ -22,6 +23,7 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
 use standfast_core::message::{FileDigest, Replay, ToolResult};
 use standfast_core::time::Millis;
+use standfast_engine::tool::preview::{CallPreview, Risk};
 use standfast_engine::tool::{CommandLine, Invocation, Judgement, Nature, Outcome, Tool, ToolFuture};
 
 use super::child::{self, Order};
@@ -191,6 +193,20 @@ impl Tool for CommandTool {
 
     fn judge(&self, arguments: &str) -> Judgement {
         rules::judge(&self.options, arguments)
+    }
+
+    fn judge_listed(&self, arguments: &str) -> Judgement {
+        rules::judge_listed(&self.options, arguments)
+    }
+
+    /// Known only of programs of the table that look and change nothing, with options that it knows too.
+    fn risk(&self, arguments: &str) -> Option<Risk> {
+        preview::risk(&argv(arguments).ok()?)
+    }
+
+    fn preview(&self, arguments: &str) -> Option<CallPreview> {
+        let words = argv(arguments).ok()?;
+        Some(CallPreview::Command(preview::command(&self.options, self.plan.as_ref(), words)))
     }
 
     fn nature(&self) -> Nature<'_> {

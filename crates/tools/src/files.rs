@@ -6,6 +6,7 @@
 mod delete;
 mod edit;
 mod list;
+mod preview;
 mod read;
 mod search;
 mod write;
@@ -18,6 +19,7 @@ use standfast_core::body::Body;
 use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
+use standfast_engine::tool::preview::{CallPreview, Risk};
 use standfast_engine::tool::{HoldReason, Invocation, Judgement, Outcome, Tool, ToolFuture};
 
 use super::workspace::{Intent, Workspace};
@@ -196,6 +198,19 @@ impl Tool for FileTool {
             Ok(_) => Judgement::Allow,
             Err(reason) => Judgement::Forbid(HoldReason { rule: PATH_RULE, reason }),
         }
+    }
+
+    fn risk(&self, _arguments: &str) -> Option<Risk> {
+        match self.kind {
+            FileKind::Read | FileKind::List | FileKind::Search => Some(Risk::ReadOnly),
+            FileKind::Delete => Some(Risk::Destructive),
+            // What a file had may be kept elsewhere, or not.
+            FileKind::Write | FileKind::Edit => None,
+        }
+    }
+
+    fn preview(&self, arguments: &str) -> Option<CallPreview> {
+        preview::change(self.kind, &self.at, &self.limits, arguments).map(CallPreview::FileChange)
     }
 }
 

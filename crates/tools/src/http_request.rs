@@ -12,6 +12,7 @@ use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_engine::outbound::guard::Guard;
 use standfast_engine::outbound::http::{self, Answer, HttpLimits, Request, Trouble};
+use standfast_engine::tool::preview::{CallPreview, RequestPreview};
 use standfast_engine::tool::{HoldReason, Invocation, Judgement, Outcome, Tool, ToolFuture};
 
 /// The rule of addresses that are never called.
@@ -116,6 +117,16 @@ impl Tool for HttpRequest {
                 Judgement::Forbid(HoldReason { rule: ADDRESS_RULE, reason: format!("not sent: {why}") })
             }
         }
+    }
+
+    fn preview(&self, arguments: &str) -> Option<CallPreview> {
+        let (asked, _) = read(arguments).ok()?;
+        Some(CallPreview::Request(RequestPreview {
+            method: asked.method,
+            url: asked.url,
+            headers: asked.headers.into_iter().collect(),
+            body: asked.body,
+        }))
     }
 }
 

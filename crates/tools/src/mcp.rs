@@ -22,6 +22,7 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::hold::Ask;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::UserId;
+use standfast_engine::tool::preview::Risk;
 use standfast_engine::tool::{
     Invocation, LookupFuture, Nature, Outcome, SecretsFuture, Suspension, Tool, ToolChange, ToolFuture,
 };
@@ -133,6 +134,11 @@ impl Tool for McpTool {
                 );
             }
         }))
+    }
+
+    /// What its server said of it when it was last asked; hints are not promises, and none is not a hint.
+    fn risk(&self, _arguments: &str) -> Option<Risk> {
+        self.server.offer(&self.tool)?.risk(&self.terms)
     }
 
     fn nature(&self) -> Nature<'_> {

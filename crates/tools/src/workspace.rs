@@ -100,6 +100,12 @@ pub enum FileRefusal {
     /// No text.
     #[error("{0:?} is not UTF-8 text")]
     Text(String),
+    /// Nothing of that name.
+    #[error("{path:?}: there is no such file or directory")]
+    Missing {
+        /// As given.
+        path: String,
+    },
     /// The system said no.
     #[error("{path:?}: {error}")]
     System {
@@ -190,7 +196,14 @@ impl Workspace {
 
     /// The text of a file.
     pub fn read(&self, path: &str, max: u64) -> Result<String, FileRefusal> {
-        let (file, _) = self.regular(path, Intent::Look)?;
+        self.read_with_time(path, max).map(|(text, _)| text)
+    }
+
+    /// The text of a file, and when it last changed, in milliseconds since 1970.
+    pub fn read_with_time(&self, path: &str, max: u64) -> Result<(String, i64), FileRefusal> {
+        let (file, stat) = self.regular(path, Intent::Look)?;
+        let nanos = i64::try_from(stat.st_mtime_nsec).unwrap_or_default();
+        let modified_at = stat.st_mtime.saturating_mul(1000).saturating_add(nanos / 1_000_000);
         let mut bytes = Vec::new();
         let read = file.take(max.saturating_add(1)).read_to_end(&mut bytes);
         read.map_err(|error| FileRefusal::System { path: path.to_owned(), error: error.to_string() })?;
@@ -198,7 +211,8 @@ impl Workspace {
         if size > max {
             return Err(FileRefusal::Size { path: path.to_owned(), size, max });
         }
-        String::from_utf8(bytes).map_err(|_| FileRefusal::Text(path.to_owned()))
+        let text = String::from_utf8(bytes).map_err(|_| FileRefusal::Text(path.to_owned()))?;
+        Ok((text, modified_at))
     }
 
     /// Writes a whole file, or leaves it as it was: a new file takes the place of the old one. Directories on the way
@@ -360,7 +374,7 @@ fn system(path: &str, error: Errno) -> FileRefusal {
         Errno::XDEV => {
             FileRefusal::Path { path, why: "it leads out of the workspace or to another file system" }
         }
-        Errno::NOENT => FileRefusal::System { path, error: "there is no such file or directory".into() },
+        Errno::NOENT => FileRefusal::Missing { path },
         other => FileRefusal::System { path, error: other.to_string() },
     }
 }

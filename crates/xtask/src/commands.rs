@@ -7,6 +7,8 @@ use std::ffi::OsString;
 
 use anyhow::{Result, bail};
 
+use crate::dist::DistOptions;
+
 /// What the arguments of `cargo xtask` ask for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
@@ -20,7 +22,9 @@ pub(crate) enum Command {
     TidyGraph,
     TidySvg(OsString),
     Product,
+    Dist(DistOptions),
     Book,
+    Screenshots,
 }
 
 /// A line of the help text.
@@ -58,9 +62,19 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
         summary: "build the program that the tests from outside are handed, without features of tests",
     },
     Subcommand {
+        name: "dist",
+        arguments: "[OPTION]",
+        summary: "build what is shipped: static binary, archive, wheel, packages of npm; --check installs each in an empty environment, --binary FILE packages that binary",
+    },
+    Subcommand {
         name: "book",
         arguments: "",
         summary: "build the guide into target/book and follow every link",
+    },
+    Subcommand {
+        name: "screenshots",
+        arguments: "",
+        summary: "take the pictures of README.md and the guide, in Chromium against the product; also every page in light, dark and phone width, into target/screenshots",
     },
     Subcommand { name: "help", arguments: "", summary: "this list" },
 ];
@@ -69,15 +83,26 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
 /// change that adds the subcommand.
 pub(crate) const STANDFAST_SUBCOMMANDS: &[&str] = &[
     "audit",
+    "backup",
     "cancel",
+    "completions",
+    "doctor",
     "export",
+    "health",
     "help",
     "holds",
     "import",
     "inbox",
+    "init",
     "keys",
     "llm",
+    "login",
+    "logout",
+    "man",
     "nodes",
+    "policy",
+    "restore",
+    "restore-run",
     "runs",
     "schema",
     "send",
@@ -113,14 +138,36 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         },
         Some("product") if rest.is_empty() => Ok(Command::Product),
         Some("product") => bail!("`cargo xtask product` takes no arguments, it got {}", joined(&rest)),
+        Some("dist") => dist(rest).map(Command::Dist),
         Some("book") if rest.is_empty() => Ok(Command::Book),
         Some("book") => bail!("`cargo xtask book` takes no arguments, it got {}", joined(&rest)),
+        Some("screenshots") if rest.is_empty() => Ok(Command::Screenshots),
+        Some("screenshots") => {
+            bail!("`cargo xtask screenshots` takes no arguments, it got {}", joined(&rest))
+        }
         Some(_) | None => bail!(
             "there is no subcommand `{}`; known: {}. `cargo xtask help` says what each does",
             name.to_string_lossy(),
             SUBCOMMANDS.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
         ),
     }
+}
+
+/// The options of `dist`.
+fn dist(arguments: Vec<OsString>) -> Result<DistOptions> {
+    let mut options = DistOptions::default();
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        match (argument.to_str(), options.binary.is_some()) {
+            (Some("--check"), _) => options.check = true,
+            (Some("--binary"), false) => match arguments.next() {
+                Some(file) => options.binary = Some(file),
+                None => bail!("`cargo xtask dist --binary` needs a file"),
+            },
+            _ => bail!("`cargo xtask dist` takes --check and --binary FILE, it got {}", joined(&[argument])),
+        }
+    }
+    Ok(options)
 }
 
 /// What a wrong call of `tidy` is told.

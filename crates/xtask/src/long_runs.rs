@@ -88,13 +88,14 @@ pub(crate) fn faults(root: &Path, arguments: &[OsString]) -> Result<()> {
     }
     found.extend(programs.iter().map(|program| process::cargo_with(root, program, arguments)));
     // These are tests that play each case as often as they are told to.
-    for (row, test, rounds) in [("F27", "sandbox", 40), ("F30", "engine", 20)] {
+    let races = ("F5-SURFACES", "standfast-e2e", "protocols", "race", 1000);
+    let of_server = [("F27", "standfast", "sandbox", "f27", 40), ("F30", "standfast", "engine", "f30", 20)];
+    for (row, package, test, filter, rounds) in of_server.into_iter().chain([races]) {
         let is_wanted = only.is_none_or(|only| only.to_string_lossy().split(',').any(|one| one == row));
         if is_wanted {
             let is_quick = arguments.iter().any(|argument| argument == "--quick");
             let rounds = if is_quick { 2 } else { rounds };
-            let filter = row.to_lowercase();
-            let line = ["test", "--release", "-p", "standfast", "--test", test, "--", filter.as_str()];
+            let line = ["test", "--release", "-p", package, "--test", test, "--", filter];
             println!("{row}: the tests {filter}* of {test}, {rounds} rounds");
             found.push(process::cargo_in_rounds(root, &line, rounds));
         }

@@ -2,10 +2,11 @@
 //!
 //! Knows how to build, check and measure the product, never how the product works. `commands.rs` has the list
 //! of subcommands, `test.rs` what CI does, `product.rs` the program that is tested, `long_runs.rs` what takes too long for it, `tidy/` the rules that a
-//! compiler cannot check, `book.rs` the guide.
+//! compiler cannot check, `book.rs` the guide, `dist.rs` what is shipped.
 
 mod book;
 mod commands;
+mod dist;
 mod long_runs;
 mod needs;
 mod process;
@@ -47,6 +48,8 @@ fn run() -> Result<()> {
         Command::TidyGraph => tidy::show_graph(&root),
         Command::TidySvg(file) => tidy::draw_graph(&root, file.as_ref()),
         Command::Product => product::build(&root).map(|path| println!("{}", path.display())),
+        Command::Dist(options) => dist::run(&root, &options),
         Command::Book => book::build_and_check(&root),
+        Command::Screenshots => test::take_screenshots(&root),
     }
 }

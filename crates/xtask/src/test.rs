@@ -85,6 +85,16 @@ fn browser(root: &Path) -> Result<()> {
     process::run(&root.join(needs::BROWSER_TESTS), npm)
 }
 
+/// The pictures of README.md and the guide.
+pub(crate) fn take_screenshots(root: &Path) -> Result<()> {
+    let product = product::build(root)?;
+    let folder = root.join(needs::BROWSER_TESTS);
+    process::run(&folder, needs::npm(&["ci"]))?;
+    let mut npm = needs::npm(&["run", "screenshots"]);
+    npm.env(product::VARIABLE, product);
+    process::run(&folder, npm)
+}
+
 fn clippy(root: &Path) -> Result<()> {
     let what = ["clippy", "--workspace", "--all-targets", "--all-features"];
     process::cargo(root, &[&what[..], &["--", "-D", "warnings"]].concat())

@@ -11,9 +11,9 @@ use crate::definition::ToolSpec;
 use crate::digest::{self, Digest};
 use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallProgressed, CallReturned, CallStarted, Driver, Event,
-    HoldResolved, ReleaseReason, RunReleased,
+    HoldResolved, OrphanCause, ReleaseReason, RunReleased,
 };
-use crate::hold::{Ask, Hold, HoldKind, HoldPolicy, Resolution, name_files};
+use crate::hold::{Ask, Demand, Hold, HoldKind, HoldPolicy, Resolution, name_files};
 use crate::id::{CallNo, HoldKey, Incarnation};
 use crate::message::{FileDigest, PolicyVerdict, Replay, ToolResult};
 use crate::mutant::Mutant;
@@ -43,7 +43,13 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
         return Err(Refusal::Tampered { call: call.no, decided: call.digest, stored });
     }
     let Some(schema) = schema else {
-        let judged = PolicyVerdict { effect: Effect::Deny, rules: Vec::new(), policy: None, grant: None };
+        let judged = PolicyVerdict {
+            effect: Effect::Deny,
+            rules: Vec::new(),
+            policy: None,
+            grant: None,
+            observed: None,
+        };
         let reason = format!("not executed: the agent no longer has a tool {}", call.tool);
         return Ok(refuse(draft, &call, judged, Some(reason)));
     };
@@ -73,6 +79,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
         start_by: begin.start_by,
         judged: combined.judged,
         pending: begin.pending.map(|secret| HoldKey { call: call.no, secret }),
+        effects: draft.ctx.verdicts.effects(call.no),
     }));
     Ok(Answer::Done)
 }
@@ -114,18 +121,22 @@ fn ask_again(
         Effect::Hold => combined.judged.rules.clone(),
         Effect::Allow | Effect::Deny => Vec::new(),
     };
+    let (votes, demands) = demands_again(&combined, &unsatisfied);
     let is_changed = unsatisfied.contains(&RuleId::files_changed());
     let changed = is_changed.then(|| FILES_CHANGED.to_owned());
     let reason = name_files(combined.reason.into_iter().chain(changed).reduce(join), &exhibit.files);
     rules.extend(unsatisfied);
     rules.sort();
     rules.dedup();
+    let terms = draft.ctx.verdicts.terms(call.no);
+    let warning = draft.ctx.verdicts.warning(call.no);
     let opening = NewHold {
         call: call.no,
-        policy: draft.ctx.definition.policy_for(&call.tool),
-        ask: Ask { reason, warning: draft.ctx.verdicts.warning(call.no), ..Ask::default() },
+        policy: terms.over(draft.ctx.definition.policy_for(&call.tool)),
+        ask: Ask { reason, warning, stakes: terms.stakes, ..Ask::default() },
         judged: Some(PolicyVerdict { effect: Effect::Hold, rules, ..combined.judged }),
-        votes: combined.votes,
+        votes,
+        demands,
         digest: Some(exhibit.digest),
         files: exhibit.files,
         revision: exhibit.revision,
@@ -133,6 +144,18 @@ fn ask_again(
     };
     judge::open(draft, opening);
     Answer::Held
+}
+
+/// Who must agree when a call is asked about again: whom the new rules name, if that is all that asks; otherwise everybody
+/// once more, as what they were shown is another thing now.
+fn demands_again(combined: &CombinedVerdict, unsatisfied: &[RuleId]) -> (u32, Vec<Demand>) {
+    let demanded = |rule: &RuleId| combined.demands.iter().any(|demand| demand.rule == *rule);
+    if !unsatisfied.iter().all(demanded) {
+        return (combined.votes, combined.demands.clone());
+    }
+    let is_new = |demand: &&Demand| unsatisfied.contains(&demand.rule);
+    let demands: Vec<Demand> = combined.demands.iter().filter(is_new).cloned().collect();
+    (Demand::votes(&demands), demands)
 }
 
 /// What people are told when a call is asked about again because of its files.
@@ -221,6 +244,7 @@ fn answer_recovery(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<(), Ref
         hold,
         resolution,
         role: Some(Role::System),
+        in_place_of: None,
         idempotency_key: None,
         late: false,
         judged: None,
@@ -297,9 +321,9 @@ fn may_suspend_call(draft: &Draft<'_>, suspend: &Suspend) -> Result<(), Refusal>
 
 pub(super) fn orphan(
     draft: &mut Draft<'_>,
-    no: CallNo,
-    attempt: u32,
+    (no, attempt): (CallNo, u32),
     node: Incarnation,
+    why: &OrphanCause,
 ) -> Result<Answer, Refusal> {
     let call = call(draft, no)?;
     refuse_unless_current(&call, attempt)?;
@@ -318,7 +342,7 @@ pub(super) fn orphan(
         }
         Stage::Thinking { .. } | Stage::Acting => AfterOrphan::Ask,
     };
-    draft.emit(Event::CallOrphaned(CallOrphaned { call: no, attempt, then }));
+    draft.emit(Event::CallOrphaned(CallOrphaned { call: no, attempt, then, why: Some(why.clone()) }));
     if then == AfterOrphan::Ask {
         let opening = NewHold {
             call: no,

@@ -1,11 +1,12 @@
-//! What time does: expiry, the end of a grace, claims that lapse, reminders.
+//! What time does: expiry, the end of a grace, claims that lapse, reminders, escalations.
 //!
 //! Expiry is decided, not swept: every command first lets the time pass that has passed, so that a slow sweeper
 //! changes nothing that anyone can see (rule 4).
 
 use super::{Answer, Draft};
 use crate::event::{
-    AfterOrphan, CallOrphaned, Driver, Event, HoldExpired, HoldReminded, Outcome, ReleaseReason, RunReleased,
+    AfterOrphan, CallOrphaned, Driver, Event, HoldAssigned, HoldEscalated, HoldExpired, HoldReminded,
+    OrphanCause, Outcome, ReleaseReason, RunReleased,
 };
 use crate::hold::{AfterGrace, Hold, OnDeny, OnTimeout, Resolution};
 use crate::id::CallNo;
@@ -108,7 +109,8 @@ pub(super) fn unreported_calls_are_unknown(draft: &mut Draft<'_>) {
     let unreported = |call: &&crate::run::Call| call.state == CallState::Ready;
     for call in draft.run.state.calls.iter().filter(unreported).map(|call| call.no).collect::<Vec<_>>() {
         let then = AfterOrphan::Unknown;
-        draft.emit(Event::CallOrphaned(CallOrphaned { call, attempt: 0, then }));
+        let why = Some(OrphanCause::Unreported);
+        draft.emit(Event::CallOrphaned(CallOrphaned { call, attempt: 0, then, why }));
     }
 }
 
@@ -117,13 +119,27 @@ pub(super) fn max_attempts(draft: &Draft<'_>) -> u32 {
     draft.run.facts.inbox.as_ref().map_or(3, |inbox| inbox.max_attempts)
 }
 
-/// The part of a tick that is not about deadlines.
-pub(super) fn remind(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
-    let is_due = |hold: &&Hold| hold.remind_at.is_some_and(|at| at <= draft.now);
+/// The part of a tick that is not about deadlines: people are reminded, others are asked as well, and who was asked in
+/// particular for a while no longer is.
+pub(super) fn ask_more(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
+    let now = draft.now;
+    let is_due = |hold: &&Hold| hold.due_at().is_some_and(|at| at <= now);
     let due: Vec<Hold> = draft.run.state.holds.iter().filter(is_due).cloned().collect();
     for hold in due {
-        let next_at = hold.policy.remind_after.map(|span| draft.now.plus(span));
-        draft.emit(Event::HoldReminded(HoldReminded { hold: hold.key, next_at }));
+        if hold.assigned_until.is_some_and(|at| at <= now) {
+            draft.emit(Event::HoldAssigned(HoldAssigned { hold: hold.key, to: None, until: None }));
+        }
+        for escalation in hold.escalations.iter().filter(|escalation| escalation.at <= now) {
+            let (to, rule) = (escalation.to.clone(), escalation.rule.clone());
+            draft.emit(Event::HoldEscalated(HoldEscalated { hold: hold.key, to, rule }));
+        }
+        if hold.remind_at.is_some_and(|at| at <= now) {
+            let plain = || hold.policy.remind_after.map(|span| now.plus(span));
+            let times = draft.ctx.verdicts.times(hold.call());
+            // What is due now was due before: the next one is later.
+            let next_at = times.map_or_else(plain, |times| times.remind_at).filter(|at| *at > now);
+            draft.emit(Event::HoldReminded(HoldReminded { hold: hold.key, next_at }));
+        }
     }
     if draft.events.is_empty() { Ok(Answer::Repeated) } else { Ok(Answer::Done) }
 }

@@ -9,20 +9,16 @@ use crate::body::Body;
 use crate::command::{Choice, Decide, Edit, Reject, Resolve};
 use crate::definition::ToolSpec;
 use crate::digest::{self, Digest};
-use crate::event::{
-    Driver, Event, HoldAssigned, HoldEdited, HoldReopened, HoldResolved, HoldVoted, Outcome, RunRepinned,
-    ShownSchema,
-};
-use crate::hold::{EditedArguments, Hold, HoldKind, OnDeny, RecordedDecision, Resolution};
+use crate::event::{Driver, Event, HoldEdited, HoldResolved, HoldVoted, Outcome, RunRepinned, ShownSchema};
+use crate::hold::{Demand, EditedArguments, Hold, HoldKind, OnDeny, RecordedDecision, Resolution};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
 use crate::message::{Message, PolicyVerdict};
 use crate::mutant::Mutant;
-use crate::name::UserId;
+use crate::name::{RuleId, UserId};
 use crate::policy::{CombinedVerdict, Effect, Role};
 use crate::refusal::Refusal;
 use crate::run::{Call, CallState};
-use crate::time::Timestamp;
 
 pub(super) fn resolve(
     draft: &mut Draft<'_>,
@@ -46,12 +42,13 @@ pub(super) fn resolve(
     // finds out by itself how things are outside may look again.
     let is_others = match role {
         Role::System => hold.child.is_none() && !hold.resumes,
-        Role::Owner | Role::Approver | Role::Admin | Role::Callback => hold.child.is_some(),
+        Role::Owner | Role::Approver | Role::Admin | Role::Callback | Role::Delegate => hold.child.is_some(),
     };
     if !is_taken || is_others {
         return Err(Refusal::WrongKind { hold: draft.run.hold_id(key), kind: hold.kind });
     }
     refuse_if_stale(draft, &hold, &wanted.decide)?;
+    let hold = tightened(draft, hold);
     match &wanted.resolution {
         Choice::Approve if hold.has_quorum() => cast_vote(draft, &hold, role, Some(wanted)),
         Choice::ApproveEdited { arguments } => {
@@ -128,10 +125,12 @@ pub(super) fn reject(
             HoldKind::External | HoldKind::Recovery => false,
         };
         if takes_a_no {
+            let in_place_of = in_place_of(draft, &hold, role);
             draft.emit(Event::HoldResolved(Box::new(HoldResolved {
                 hold: hold.key,
                 resolution: Resolution::Deny { reason: reject.reason.clone() },
                 role: Some(role),
+                in_place_of,
                 idempotency_key: reject.idempotency_key.clone(),
                 late: hold.expired_at.is_some(),
                 judged: None,
@@ -174,39 +173,6 @@ pub(super) fn edit(draft: &mut Draft<'_>, edit: &Edit, open_before: &[HoldKey]) 
     Ok(emit_edit(draft, &hold, change, role))
 }
 
-pub(super) fn assign(
-    draft: &mut Draft<'_>,
-    key: HoldKey,
-    to: Option<&UserId>,
-    open_before: &[HoldKey],
-) -> Result<Answer, Refusal> {
-    let Some(hold) = draft.run.hold(key) else { return closed(draft, key, open_before, None) };
-    let is_already = hold.assignee.as_ref() == to;
-    authority(draft, key)?;
-    if is_already {
-        return Ok(Answer::Repeated);
-    }
-    draft.emit(Event::HoldAssigned(HoldAssigned { hold: key, to: to.cloned() }));
-    Ok(Answer::Done)
-}
-
-/// Only a kept hold that expired: what silence closed stays closed, because the run went on from it.
-pub(super) fn reopen(
-    draft: &mut Draft<'_>,
-    key: HoldKey,
-    expires_at: Option<Timestamp>,
-    open_before: &[HoldKey],
-) -> Result<Answer, Refusal> {
-    let Some(hold) = draft.run.hold(key) else { return closed(draft, key, open_before, None) };
-    let is_expired = hold.expired_at.is_some();
-    authority(draft, key)?;
-    if !is_expired {
-        return Err(Refusal::NotExpired(draft.run.hold_id(key)));
-    }
-    draft.emit(Event::HoldReopened(HoldReopened { hold: key, expires_at }));
-    Ok(Answer::Done)
-}
-
 /// Moves the run to another definition; a hold that said something pinned is gone is answered by it.
 pub(super) fn repin(draft: &mut Draft<'_>, definition: Digest) -> Result<Answer, Refusal> {
     draft.refuse_if_ended()?;
@@ -243,7 +209,7 @@ fn shown_schemas(draft: &Draft<'_>) -> Vec<ShownSchema> {
 }
 
 /// What is said of a hold that is not open: who decided it and when, or that its time had passed.
-fn closed(
+pub(super) fn closed(
     draft: &Draft<'_>,
     key: HoldKey,
     open_before: &[HoldKey],
@@ -289,9 +255,22 @@ fn is_repeat(wanted: &Resolve, recorded: &RecordedDecision) -> bool {
     same_decision && wanted.idempotency_key.is_some() && wanted.idempotency_key == recorded.idempotency_key
 }
 
-/// In which role the sender decides this hold.
-fn authority(draft: &Draft<'_>, hold: HoldKey) -> Result<Role, Refusal> {
-    role(draft).ok_or_else(|| Refusal::NotAllowed(Some(draft.run.hold_id(hold))))
+/// In which role the sender decides this hold. Where rules demand somebody, it must be one of those for one of them.
+pub(super) fn authority(draft: &Draft<'_>, key: HoldKey) -> Result<Role, Refusal> {
+    let counts = |hold: &Hold| hold.demands.is_empty() || !counted(draft, hold).is_empty();
+    role(draft)
+        .filter(|_| draft.run.hold(key).is_none_or(counts) || Mutant::AuthorityUnchecked.is_on())
+        .ok_or_else(|| Refusal::NotAllowed(Some(draft.run.hold_id(key))))
+}
+
+/// The rules of a hold whose demands the sender counts for.
+pub(super) fn counted(draft: &Draft<'_>, hold: &Hold) -> Vec<RuleId> {
+    let stands_in = draft.ctx.actor.user().filter(|_| draft.ctx.authority == Some(Role::Delegate));
+    let place = stands_in.and_then(|who| hold.delegated_to(who, draft.now).next());
+    // Whoever stands in counts for what the other one counts for.
+    let counts_for = place.map_or(draft.ctx.counts_for, |place| place.counts_for.as_slice());
+    let rules = hold.demands.iter().map(|demand| &demand.rule);
+    rules.filter(|rule| counts_for.contains(rule)).cloned().collect()
 }
 
 /// In which role the sender changes the run itself. Whoever may not is told the id of no hold.
@@ -317,6 +296,25 @@ fn refuse_if_stale(draft: &Draft<'_>, hold: &Hold, decide: &Decide) -> Result<()
     Ok(())
 }
 
+/// In whose place the sender decides.
+fn in_place_of(draft: &Draft<'_>, hold: &Hold, role: Role) -> Option<UserId> {
+    let who = draft.ctx.actor.user().filter(|_| role == Role::Delegate)?;
+    hold.delegated_to(who, draft.now).next().map(|one| one.by.clone())
+}
+
+/// A hold with what its rules demand now, where that is more: rules may only become stricter while it waits.
+fn tightened(draft: &Draft<'_>, mut hold: Hold) -> Hold {
+    if hold.demands.is_empty() {
+        return hold;
+    }
+    let now = judge::verdict(draft, hold.call()).demands;
+    for demand in &mut hold.demands {
+        let quorum = now.iter().filter(|now| now.rule == demand.rule).map(|now| now.quorum).max();
+        demand.quorum = quorum.unwrap_or(0).max(demand.quorum);
+    }
+    hold
+}
+
 /// Each person counts once; the last one needed decides.
 fn cast_vote(
     draft: &mut Draft<'_>,
@@ -327,25 +325,31 @@ fn cast_vote(
     let Some(by) = draft.ctx.actor.user().cloned() else {
         return Err(Refusal::NotAllowed(Some(draft.run.hold_id(hold.key))));
     };
-    if hold.votes.contains(&by) {
+    let place = in_place_of(draft, hold, role);
+    let counts_already = |who: &UserId| hold.votes.contains(who) || hold.stood_in.contains(who);
+    // Neither a person nor a place counts twice.
+    if counts_already(&by) || place.as_ref().is_some_and(counts_already) {
         return Ok(Answer::Repeated);
     }
     draft.emit(Event::HoldVoted(HoldVoted {
         hold: hold.key,
         by,
         role,
+        in_place_of: place.clone(),
+        counts_for: counted(draft, hold),
         message: wanted.and_then(|wanted| wanted.message.clone()),
     }));
-    let votes = u32::try_from(hold.votes.len() + 1).unwrap_or(u32::MAX);
-    let needed = hold.votes_needed.max(1);
-    if votes < needed {
-        return Ok(Answer::Voted { votes, needed });
+    let missing = draft.run.hold(hold.key).cloned().map_or(0, |hold| tightened(draft, hold).votes_missing());
+    if missing > 0 {
+        let votes = u32::try_from(hold.votes.len() + 1).unwrap_or(u32::MAX);
+        return Ok(Answer::Voted { votes, needed: votes.saturating_add(missing) });
     }
     let digest = draft.run.call(hold.call()).and_then(|call| call.digest);
     draft.emit(Event::HoldResolved(Box::new(HoldResolved {
         hold: hold.key,
         resolution: Resolution::Approve { edited: None },
         role: Some(role),
+        in_place_of: place,
         idempotency_key: wanted.and_then(|wanted| wanted.idempotency_key.clone()),
         late: hold.expired_at.is_some(),
         judged: None,
@@ -385,11 +389,15 @@ fn checked_edit(draft: &Draft<'_>, hold: &Hold, arguments: &RawJson) -> Result<C
 
 fn emit_edit(draft: &mut Draft<'_>, hold: &Hold, change: Change, role: Role) -> Answer {
     let votes = change.verdict.votes.max(hold.votes_needed);
+    // What the old arguments demanded stays: an edit is no way around somebody.
+    let demands = Demand::listed(hold.demands.iter().cloned().chain(change.verdict.demands));
     draft.emit(Event::HoldEdited(HoldEdited {
         hold: hold.key,
         edited: change.edited,
         judged: change.verdict.judged,
         votes_needed: if votes > 1 { votes } else { 0 },
+        demands,
+        stakes: draft.ctx.verdicts.terms(hold.call()).stakes,
         role,
         message: change.message,
     }));
@@ -415,10 +423,12 @@ fn emit(
         | Resolution::Withdraw
         | Resolution::Supersede => None,
     };
+    let in_place_of = in_place_of(draft, hold, role);
     draft.emit(Event::HoldResolved(Box::new(HoldResolved {
         hold: hold.key,
         resolution,
         role: Some(role),
+        in_place_of,
         idempotency_key: wanted.idempotency_key.clone(),
         late: hold.expired_at.is_some(),
         judged,
@@ -432,6 +442,7 @@ fn resolved(hold: &Hold, resolution: Resolution, role: Option<Role>) -> Event {
         hold: hold.key,
         resolution,
         role,
+        in_place_of: None,
         idempotency_key: None,
         late: false,
         judged: None,

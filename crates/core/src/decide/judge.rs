@@ -8,14 +8,14 @@ use crate::body::Body;
 use crate::command::AskedCall;
 use crate::digest::{self, Digest};
 use crate::event::{Driver, Event, HoldOpened};
-use crate::hold::{Ask, HoldKind, HoldPolicy, OnTimeout, name_files};
+use crate::hold::{Ask, Demand, Escalation, HoldKind, HoldPolicy, OnTimeout, name_files};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
 use crate::message::{FileDigest, PolicyVerdict, ToolCall};
 use crate::mutant::Mutant;
 use crate::name::{RuleId, ToolName};
-use crate::policy::{CombinedVerdict, Effect};
-use crate::time::Millis;
+use crate::policy::{CombinedVerdict, Effect, HoldTimes};
+use crate::time::{Millis, Timestamp};
 
 /// A call that was looked at, and the hold it needs, if it needs one.
 pub(super) struct Judgement {
@@ -106,9 +106,14 @@ pub(super) fn hold_whole_batch(judgements: &mut [Judgement]) {
     let ready = |j: &&mut Judgement| j.hold.is_none() && j.call.refused.is_none();
     for judgement in judgements.iter_mut().filter(ready) {
         let policy = judgement.call.judged.as_ref().and_then(|judged| judged.policy);
-        let judged =
-            PolicyVerdict { effect: Effect::Hold, rules: vec![RuleId::batch()], policy, grant: None };
-        judgement.hold = Some(CombinedVerdict { judged, reason: None, votes: 1 });
+        let judged = PolicyVerdict {
+            effect: Effect::Hold,
+            rules: vec![RuleId::batch()],
+            policy,
+            grant: None,
+            observed: None,
+        };
+        judgement.hold = Some(CombinedVerdict { judged, reason: None, votes: 1, demands: Vec::new() });
     }
 }
 
@@ -125,16 +130,18 @@ pub(super) fn refuse_over_cap(draft: &Draft<'_>, judgements: &mut [Judgement]) {
     }
 }
 
-/// What the model is told of a call that would need one hold too many.
+/// The error that the model gets for a call that would need one hold too many.
 pub(super) fn too_many_holds(max: usize) -> String {
     format!("not executed: this run already waits for {max} decisions, which is the limit")
 }
 
 /// Opens the approval hold of a call that was judged.
 pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: CombinedVerdict) {
-    let policy = draft.ctx.definition.policy_for(&call.tool);
+    let terms = draft.ctx.verdicts.terms(call.no);
+    let policy = terms.over(draft.ctx.definition.policy_for(&call.tool));
     let warning = draft.ctx.verdicts.warning(call.no);
-    let ask = Ask { reason: name_files(combined.reason, &call.files), warning, ..Ask::default() };
+    let reason = name_files(combined.reason, &call.files);
+    let ask = Ask { reason, warning, stakes: terms.stakes, ..Ask::default() };
     open(
         draft,
         NewHold {
@@ -144,6 +151,7 @@ pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: Co
             ask,
             judged: Some(combined.judged),
             votes: combined.votes,
+            demands: combined.demands,
             ..NewHold::default()
         },
     );
@@ -157,6 +165,7 @@ pub(super) struct NewHold {
     pub(super) ask: Ask,
     pub(super) judged: Option<PolicyVerdict>,
     pub(super) votes: u32,
+    pub(super) demands: Vec<Demand>,
     pub(super) digest: Option<Digest>,
     pub(super) files: Vec<FileDigest>,
     pub(super) revision: u32,
@@ -173,6 +182,7 @@ impl Default for NewHold {
             ask: Ask::default(),
             judged: None,
             votes: 1,
+            demands: Vec::new(),
             digest: None,
             files: Vec::new(),
             revision: 0,
@@ -189,7 +199,7 @@ pub(super) fn open(draft: &mut Draft<'_>, opening: NewHold) -> HoldKey {
         None => draft.draw("hold"),
     };
     let hold = HoldKey { call: opening.call, secret };
-    let timeout = opening.policy.timeout.filter(|_| opening.kind.can_expire());
+    let times = times_of(draft, &opening);
     draft.emit(Event::HoldOpened(Box::new(HoldOpened {
         hold,
         kind: opening.kind,
@@ -197,15 +207,55 @@ pub(super) fn open(draft: &mut Draft<'_>, opening: NewHold) -> HoldKey {
         digest: opening.digest,
         judged: opening.judged,
         votes_needed: if opening.votes > 1 { opening.votes } else { 0 },
-        expires_at: timeout.map(|span| draft.now.plus(span)),
+        demands: Demand::listed(opening.demands),
+        expires_at: times.expires_at,
+        remind_at: times.remind_at,
+        escalations: times.escalations,
         policy: opening.policy,
-        muted: draft.ctx.over_soft_cap,
+        muted: draft.ctx.over_soft_cap || draft.ctx.verdicts.mutes,
         attempt: opening.attempt,
         revision: opening.revision,
         files: opening.files,
         ask: opening.ask,
     })));
     hold
+}
+
+/// When time does what to a hold that opens now: as the engine worked it out, or by the plain spans of its policy. The first
+/// reminder by a plain span is not repeated in the event: the policy says it.
+fn times_of(draft: &Draft<'_>, opening: &NewHold) -> HoldTimes {
+    let can_expire = |_: &Timestamp| opening.kind.can_expire();
+    // What rules say of whom to ask as well is about approvals.
+    let by_rules = match opening.kind {
+        HoldKind::Approval => draft.ctx.verdicts.terms(opening.call).escalations,
+        HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery => Vec::new(),
+    };
+    let in_order = |mut escalations: Vec<Escalation>| {
+        escalations.extend(by_rules);
+        escalations.sort_by_key(|one| one.at);
+        escalations
+    };
+    if let Some(times) = draft.ctx.verdicts.times(opening.call) {
+        // A rule's own time counts before the agent's.
+        let terms = draft.ctx.verdicts.terms(opening.call);
+        let by_rule = |span: Option<Millis>| {
+            span.filter(|_| opening.kind == HoldKind::Approval).map(|span| draft.now.plus(span))
+        };
+        return HoldTimes {
+            expires_at: by_rule(terms.timeout).or(times.expires_at).filter(can_expire),
+            remind_at: by_rule(terms.remind_after).or(times.remind_at),
+            escalations: in_order(times.escalations.clone()),
+        };
+    }
+    let policy = &opening.policy;
+    let after = |span: Option<Millis>| span.map(|span| draft.now.plus(span));
+    let escalation = after(policy.escalate_after).filter(|_| !policy.escalate_to.is_empty());
+    let escalation = escalation.map(|at| Escalation { at, to: policy.escalate_to.clone(), rule: None });
+    HoldTimes {
+        expires_at: after(policy.timeout).filter(can_expire),
+        remind_at: None,
+        escalations: in_order(escalation.into_iter().collect()),
+    }
 }
 
 /// An outside job waits 24 hours by default, then the model is told (S2-34, C7).

@@ -118,7 +118,9 @@ macro_rules! visits_bodies {
                     | Event::HoldAssigned(_)
                     | Event::HoldReminded(_)
                     | Event::HoldExpired(_)
-                    | Event::HoldReopened(_) => {}
+                    | Event::HoldReopened(_)
+                    | Event::HoldEscalated(_)
+                    | Event::HoldDelegated(_) => {}
                 }
             }
         }

@@ -2,8 +2,9 @@
 //! that kept only the sessions (S0-18, S0-19).
 //!
 //! The log is written anew from the conversation. The outcome of a call is told by the events that tell it, and every call
-//! that was open is held for a person, because a state does not say who had agreed to what. Whatever the new log does
-//! not say exactly as the state does is refused: nothing is restored by half.
+//! that was open is held for a person, because a state does not say who had agreed to what. Every message keeps its place:
+//! where the log of before had events of which the state says nothing, the new one says that the run was taken. Whatever
+//! the new log does not say exactly as the state does is refused: nothing is restored by half.
 
 use super::messages::{FileContent, Speaker, TurnCall, TurnMessage, TurnPart, TurnResult, body_of};
 use super::{BadState, ExecutionState, execution_state};
@@ -11,13 +12,14 @@ use crate::actor::Actor;
 use crate::apply;
 use crate::body::Body;
 use crate::command::Entropy;
+use crate::decide::{Answer, Transition};
 use crate::definition::{Definition, ToolSpec};
 use crate::digest;
 use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallStarted, Driver, Envelope, Event, HoldEdited, HoldOpened,
-    HoldResolved, MessageReceived, ModelReplied, Outcome, RunEnded, RunStarted,
+    HoldResolved, MessageReceived, ModelReplied, Outcome, RunClaimed, RunEnded, RunStarted,
 };
-use crate::hold::{Ask, EditedArguments, HoldKind, Resolution};
+use crate::hold::{Ask, EditedArguments, HoldKind, Resolution, Stakes};
 use crate::id::{CallNo, HoldKey, Incarnation, MessageId, Seq};
 use crate::json::RawJson;
 use crate::message::{Message, Part, PolicyVerdict, Reply, ToolCall, ToolResult, Usage};
@@ -34,6 +36,8 @@ pub struct Setting<'a> {
     pub tenant: Tenant,
     /// Who started it.
     pub owner: UserId,
+    /// Who restores it.
+    pub by: Actor,
     /// The agent that it is pinned to.
     pub definition: &'a Definition,
     /// When it is restored.
@@ -42,6 +46,13 @@ pub struct Setting<'a> {
     pub entropy: Entropy,
 }
 
+/// Events of a restored log at most: it is one append.
+const EVENTS_MAX: u64 = 65_536;
+
+/// Why people are asked about a call of a restored run.
+const WHY_ASKED: &str = "This run was restored from its execution state, which does not say what was decided of this call, nor \
+whether it has run before. Look before you approve it.";
+
 /// A run that was made of its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoredRun {
@@ -49,6 +60,19 @@ pub struct RestoredRun {
     pub run: Run,
     /// Its log, written anew.
     pub events: Vec<Envelope>,
+}
+
+impl RestoredRun {
+    /// What is appended for it, as the first link of the run.
+    #[must_use]
+    pub fn transition(&self) -> Transition {
+        Transition {
+            events: self.events.clone(),
+            run: self.run.clone(),
+            outcome: Ok(Answer::Done),
+            cancel_children: Vec::new(),
+        }
+    }
 }
 
 impl ExecutionState {
@@ -139,13 +163,26 @@ impl Log<'_> {
     }
 
     fn push(&mut self, event: Event) {
-        let seq = self.events.last().map_or(Seq(1), |last| last.seq.plus(1));
-        self.push_at(seq, event);
+        let seq = self.next();
+        self.events.push(Envelope { seq, at: self.setting.at, actor: self.setting.by.clone(), event });
     }
 
-    fn push_at(&mut self, seq: Seq, event: Event) {
-        let actor = Actor::Client(self.setting.owner.clone());
-        self.events.push(Envelope { seq, at: self.setting.at, actor, event });
+    /// The place of the next event: there are no gaps in a log.
+    fn next(&self) -> Seq {
+        self.events.last().map_or(Seq(1), |last| last.seq.plus(1))
+    }
+
+    /// An event of a message, at the place that the message had.
+    fn push_at(&mut self, seq: Seq, event: Event) -> Result<(), BadState> {
+        if seq < self.next() || seq.0 > EVENTS_MAX {
+            let why = format!("a message cannot stand at {seq} again; the next place is {}", self.next());
+            return Err(BadState::CannotBeRestored(why));
+        }
+        while self.next() < seq {
+            self.push(Event::RunClaimed(RunClaimed { claim: None, started: false }));
+        }
+        self.push(event);
+        Ok(())
     }
 
     fn heard(&mut self, message: &TurnMessage) -> Result<(), BadState> {
@@ -155,8 +192,7 @@ impl Log<'_> {
         let parts: Result<Vec<Part>, BadState> = message.parts.iter().map(said).collect();
         let message = Message { client_id, ..Message::of(parts?) };
         self.heard += 1;
-        self.push_at(seq, Event::MessageReceived(MessageReceived { message }));
-        Ok(())
+        self.push_at(seq, Event::MessageReceived(MessageReceived { message }))
     }
 
     fn replied(&mut self, message: &TurnMessage) -> Result<(), BadState> {
@@ -184,8 +220,7 @@ impl Log<'_> {
             }
         }
         self.replies += 1;
-        self.push_at(seq, Event::ModelReplied(ModelReplied { reply, heard: self.heard, asked_with: None }));
-        Ok(())
+        self.push_at(seq, Event::ModelReplied(ModelReplied { reply, heard: self.heard, asked_with: None }))
     }
 
     /// A state has the sum only; the first reply gets it.
@@ -237,7 +272,8 @@ impl Log<'_> {
         }
         if has_untold_start(&result.content) {
             self.started(no);
-            self.push(Event::CallOrphaned(CallOrphaned { call: no, attempt: 1, then: AfterOrphan::Retry }));
+            let then = AfterOrphan::Retry;
+            self.push(Event::CallOrphaned(CallOrphaned { call: no, attempt: 1, then, why: None }));
         }
         let why = reason(&result.content);
         let person = Some(Role::Owner);
@@ -268,7 +304,7 @@ impl Log<'_> {
             ResultKind::Unknown => {
                 self.started(no);
                 let then = AfterOrphan::Unknown;
-                self.push(Event::CallOrphaned(CallOrphaned { call: no, attempt: 1, then }));
+                self.push(Event::CallOrphaned(CallOrphaned { call: no, attempt: 1, then, why: None }));
             }
         }
         Ok(())
@@ -282,6 +318,7 @@ impl Log<'_> {
             start_by: self.setting.at,
             judged: judged(),
             pending: None,
+            effects: Vec::new(),
         }));
     }
 
@@ -322,6 +359,7 @@ impl Log<'_> {
             hold,
             resolution,
             role,
+            in_place_of: None,
             idempotency_key: None,
             late: false,
             judged: None,
@@ -341,6 +379,8 @@ impl Log<'_> {
                 edited,
                 judged: judged(),
                 votes_needed: 0,
+                demands: Vec::new(),
+                stakes: Stakes::default(),
                 role: Role::Owner,
                 message: None,
             };
@@ -364,13 +404,16 @@ impl Log<'_> {
             digest: None,
             judged: (kind == HoldKind::Approval).then(judged),
             votes_needed: 0,
+            demands: Vec::new(),
             expires_at: policy.timeout.filter(|_| kind.can_expire()).map(|span| self.setting.at.plus(span)),
+            remind_at: None,
+            escalations: Vec::new(),
             policy,
             muted: false,
             attempt: 0,
             revision: 0,
             files: Vec::new(),
-            ask: Ask::default(),
+            ask: Ask { reason: Some(WHY_ASKED.to_owned()), ..Ask::default() },
         })));
         hold
     }
@@ -379,7 +422,7 @@ impl Log<'_> {
 /// The rule under which restored calls are held.
 fn judged() -> PolicyVerdict {
     let rules = RuleId::new("restored").into_iter().collect();
-    PolicyVerdict { effect: Effect::Hold, rules, policy: None, grant: None }
+    PolicyVerdict { effect: Effect::Hold, rules, policy: None, grant: None, observed: None }
 }
 
 fn place(message: &TurnMessage) -> Result<Seq, BadState> {

@@ -181,6 +181,7 @@ fn setting(story: &Story) -> Setting<'_> {
     Setting {
         tenant: Tenant::default_tenant(),
         owner: user("alice"),
+        by: crate::actor::Actor::Client(user("root")),
         definition: &story.definition,
         at: story.now.plus(Millis::hours(1)),
         entropy: Entropy([9; 32]),
@@ -282,6 +283,8 @@ fn a_run_is_restored_from_its_exported_state() {
         assert_eq!(again, exported, "{name}");
         assert_eq!(again.to_json(), state(&story).to_json(), "{name}: byte for byte");
         assert_eq!(run.state.holds.len(), exported.pending_tool_calls.len(), "{name}");
+        let places: Vec<u64> = events.iter().map(|envelope| envelope.seq.0).collect();
+        assert_eq!(places, (1..=events.len() as u64).collect::<Vec<_>>(), "{name}: a log has no gaps");
         if !exported.pending_tool_calls.is_empty() {
             assert_eq!(status(&run), Status::Held(WaitKind::Person), "{name}");
         }
@@ -305,6 +308,10 @@ fn nothing_is_restored_by_half() {
     state.history[0].metadata = None;
     let text = refused(&state, &setting(&story));
     assert!(text.ends_with("does not say where it stood"), "{text}");
+    let mut state = exported.clone();
+    state.history[0].metadata = Some(LogPosition { seq: crate::id::Seq(u64::MAX), model: None });
+    let text = refused(&state, &setting(&story));
+    assert!(text.contains("cannot stand at"), "{text}");
     let mut state = exported;
     state.iteration = 9;
     let text = refused(&state, &setting(&story));

@@ -53,8 +53,13 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
     let digest = digest::of_call(&tool("write"), r#"{"n":1}"#, schema);
     let policy = digest::of_bytes(b"policy");
     let rules = vec![RuleId::new("about-write").unwrap()];
-    let judged =
-        PolicyVerdict { effect: Effect::Hold, rules: rules.clone(), policy: Some(policy), grant: None };
+    let judged = PolicyVerdict {
+        effect: Effect::Hold,
+        rules: rules.clone(),
+        policy: Some(policy),
+        grant: None,
+        observed: None,
+    };
     let shown = ShownRevision {
         seq: Seq(4),
         at: at(4),
@@ -67,6 +72,7 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
         rules,
         policy: Some(policy),
         grant: None,
+        demands: vec![],
         ask: Ask::default(),
     };
     let decision = Decision {
@@ -74,6 +80,7 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
         at: at(5),
         by: person("bob"),
         role: Some(Role::Approver),
+        in_place_of: None,
         word: DecisionWord::Approved,
         resolution: Resolution::Approve { edited: None },
         idempotency_key: Some("key-bob".into()),
@@ -81,7 +88,8 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
         judged: None,
         digest: Some(digest),
     };
-    let attempt = Attempt { seq: Seq(6), attempt: 1, at: at(6), node: NODE, digest: Some(digest), judged };
+    let (digest, effects) = (Some(digest), vec![]);
+    let attempt = Attempt { seq: Seq(6), attempt: 1, at: at(6), node: NODE, digest, judged, effects };
     let (report, contradictions) = (None, vec![]);
     let effect = CallEffect::Executed;
     let whole = Receipt {

@@ -10,7 +10,7 @@ use crate::digest::Digest;
 use crate::event::{
     AfterOrphan, CallFinished, CallStarted, Driver, Envelope, Event, HoldResolved, HoldVoted,
 };
-use crate::hold::{Ask, EditedArguments, HoldKind, Resolution};
+use crate::hold::{Ask, Demand, EditedArguments, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey};
 use crate::message::{PolicyVerdict, ToolCall};
 use crate::name::ToolName;
@@ -73,13 +73,15 @@ impl Walk<'_> {
             Event::HoldOpened(opened) => self.of_hold(opened.hold, |walk| {
                 walk.now.digest = opened.digest.or(walk.now.digest);
                 if opened.hold == walk.receipt.hold {
-                    walk.show(envelope, opened.revision, opened.judged.as_ref(), opened.ask.clone());
+                    let judged = (opened.judged.as_ref(), &*opened.demands);
+                    walk.show(envelope, opened.revision, judged, opened.ask.clone());
                 }
             }),
             Event::HoldEdited(edited) => self.of_hold(edited.hold, |walk| {
                 walk.edit(&edited.edited);
                 if edited.hold == walk.receipt.hold {
-                    walk.show(envelope, edited.edited.revision, Some(&edited.judged), Ask::default());
+                    let judged = (Some(&edited.judged), &*edited.demands);
+                    walk.show(envelope, edited.edited.revision, judged, Ask::default());
                 }
             }),
             Event::HoldVoted(voted) => self.of_hold(voted.hold, |walk| walk.vote(envelope, voted)),
@@ -90,6 +92,8 @@ impl Walk<'_> {
             Event::HoldReminded(reminded) => self.of_hold(reminded.hold, |_| {}),
             Event::HoldExpired(expired) => self.of_hold(expired.hold, |_| {}),
             Event::HoldReopened(reopened) => self.of_hold(reopened.hold, |_| {}),
+            Event::HoldEscalated(escalated) => self.of_hold(escalated.hold, |_| {}),
+            Event::HoldDelegated(delegated) => self.of_hold(delegated.hold, |_| {}),
             Event::RunStarted(_)
             | Event::RunClaimed(_)
             | Event::RunReleased(_)
@@ -129,7 +133,13 @@ impl Walk<'_> {
         self.now.digest = Some(edited.digest);
     }
 
-    fn show(&mut self, envelope: &Envelope, revision: u32, judged: Option<&PolicyVerdict>, ask: Ask) {
+    fn show(
+        &mut self,
+        envelope: &Envelope,
+        revision: u32,
+        (judged, demands): (Option<&PolicyVerdict>, &[Demand]),
+        ask: Ask,
+    ) {
         self.receipt.shown.push(ShownRevision {
             seq: envelope.seq,
             at: envelope.at,
@@ -142,6 +152,7 @@ impl Walk<'_> {
             rules: judged.map(|judged| judged.rules.clone()).unwrap_or_default(),
             policy: judged.and_then(|judged| judged.policy),
             grant: judged.and_then(|judged| judged.grant.clone()),
+            demands: demands.to_vec(),
             ask,
         });
     }
@@ -152,7 +163,8 @@ impl Walk<'_> {
         }
         let revision = self.receipt.shown.last().map_or(0, |shown| shown.revision);
         let (seq, at, by, role) = (envelope.seq, envelope.at, voted.by.clone(), voted.role);
-        self.receipt.votes.push(Vote { seq, at, by, role, revision });
+        let (in_place_of, counts_for) = (voted.in_place_of.clone(), voted.counts_for.clone());
+        self.receipt.votes.push(Vote { seq, at, by, role, in_place_of, counts_for, revision });
     }
 
     fn decide(&mut self, envelope: &Envelope, resolved: &HoldResolved) {
@@ -169,6 +181,7 @@ impl Walk<'_> {
             // Whoever's command noticed that the time had passed decided nothing.
             by: if word == DecisionWord::Expired { Actor::Clock } else { envelope.actor.clone() },
             role: resolved.role,
+            in_place_of: resolved.in_place_of.clone(),
             word,
             resolution: resolved.resolution.clone(),
             idempotency_key: resolved.idempotency_key.clone(),
@@ -188,6 +201,7 @@ impl Walk<'_> {
                 node: started.node,
                 digest,
                 judged: started.judged.clone(),
+                effects: started.effects.clone(),
             });
         }
     }

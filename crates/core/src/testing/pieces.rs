@@ -65,7 +65,18 @@ pub(super) fn context<'a>(
 ) -> Context<'a> {
     let (authority, recorded, over_soft_cap) = (None, None, false);
     let entropy = Entropy([0; 32]);
-    Context { now, entropy, actor, definition, verdicts, authority, recorded, limits, over_soft_cap }
+    Context {
+        now,
+        entropy,
+        actor,
+        definition,
+        verdicts,
+        authority,
+        counts_for: &[],
+        recorded,
+        limits,
+        over_soft_cap,
+    }
 }
 
 pub(super) fn asked(at: usize, (tool, arguments): &(&str, &str)) -> AskedCall {

@@ -65,7 +65,9 @@ pub(crate) fn after(before: Option<Digest>, event: &Event) -> Option<Digest> {
         | Event::HoldAssigned(_)
         | Event::HoldReminded(_)
         | Event::HoldExpired(_)
-        | Event::HoldReopened(_) => before,
+        | Event::HoldReopened(_)
+        | Event::HoldEscalated(_)
+        | Event::HoldDelegated(_) => before,
     }
 }
 

@@ -143,7 +143,9 @@ impl<'a> CallTracks<'a> {
             | Event::HoldAssigned(_)
             | Event::HoldReminded(_)
             | Event::HoldExpired(_)
-            | Event::HoldReopened(_) => {}
+            | Event::HoldReopened(_)
+            | Event::HoldEscalated(_)
+            | Event::HoldDelegated(_) => {}
         }
     }
 

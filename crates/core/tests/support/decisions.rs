@@ -91,6 +91,7 @@ fn needs_authority(command: &Command) -> bool {
         | Command::Vote(_)
         | Command::Edit(_)
         | Command::Assign { .. }
+        | Command::Delegate { .. }
         | Command::Reopen { .. }
         | Command::Repin { .. } => true,
         Command::Say(_)

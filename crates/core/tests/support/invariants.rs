@@ -34,6 +34,9 @@ const DIGEST: usize = 64;
 /// An ordinary policy says what silence does and when, or not even that.
 const ORDINARY_SETTINGS: usize = 2;
 
+/// Bytes for each of those who are asked later on, or in somebody's place.
+const ASKED_LATER: usize = 112;
+
 /// The definitions that a run may be pinned to, as a store would have them.
 pub(crate) type Definitions = BTreeMap<Digest, Definition>;
 
@@ -224,6 +227,8 @@ impl<'a> Walk<'a> {
             Event::HoldReminded(reminded) => self.must_be_open(reminded.hold)?,
             Event::HoldExpired(expired) => self.must_be_open(expired.hold)?,
             Event::HoldReopened(reopened) => self.must_be_open(reopened.hold)?,
+            Event::HoldEscalated(escalated) => self.must_be_open(escalated.hold)?,
+            Event::HoldDelegated(delegated) => self.must_be_open(delegated.hold)?,
             Event::HoldResolved(resolved) => {
                 self.resolved(before, resolved)?;
                 self.last_decider = Some(match resolved.role {
@@ -277,6 +282,8 @@ impl<'a> Walk<'a> {
             | Event::HoldReminded(_)
             | Event::HoldExpired(_)
             | Event::HoldReopened(_)
+            | Event::HoldEscalated(_)
+            | Event::HoldDelegated(_)
             | Event::HoldResolved(_) => Err("may not follow run.ended (rule 5)".into()),
         }
     }
@@ -458,9 +465,11 @@ fn deadlines(run: &Run) -> Vec<Timestamp> {
     let expiries = holds.clone().filter(|hold| hold.expired_at.is_none()).filter_map(|hold| hold.expires_at);
     let graces =
         holds.clone().filter(|hold| hold.expired_at.is_some()).filter_map(|hold| hold.grace_ends_at());
+    let ends = holds.clone().filter_map(|hold| hold.assigned_until);
+    let escalations = holds.clone().flat_map(|hold| hold.escalations.iter().map(|one| one.at));
     let reminders = holds.filter_map(|hold| hold.remind_at);
     let claim = run.state.claim.iter().filter(|_| !run.is_held()).map(|claim| claim.until);
-    expiries.chain(graces).chain(reminders).chain(claim).collect()
+    expiries.chain(graces).chain(reminders).chain(escalations).chain(ends).chain(claim).collect()
 }
 
 fn the_row_survives_and_is_small(state: &State) -> Result<(), String> {
@@ -480,13 +489,29 @@ fn the_row_survives_and_is_small(state: &State) -> Result<(), String> {
     };
     let digests =
         usize::from(state.results.is_some()) + state.calls.iter().filter(|call| call.files.is_some()).count();
-    let max = max.saturating_add(digests * DIGEST);
+    let asked = state.holds.iter().map(asked_later).sum::<usize>() + state.let_in.len();
+    let max = max.saturating_add(digests * DIGEST + asked * ASKED_LATER);
     ensure(text.len() < max, || format!("the row has {} bytes: {text}", text.len()))
+}
+
+/// How many things a hold says of who is asked later on, or in whose place.
+fn asked_later(hold: &Hold) -> usize {
+    let escalations = hold.escalations.len() + hold.escalated.len() + hold.policy.escalate_to.len();
+    escalations + hold.delegations.len() + hold.stood_in.len() + usize::from(hold.assigned_until.is_some())
 }
 
 /// How many things a policy says that do not go without saying.
 fn settings(policy: &HoldPolicy) -> usize {
-    let HoldPolicy { on_deny, on_timeout, timeout, grace, after_grace, remind_after } = policy;
+    let HoldPolicy {
+        on_deny,
+        on_timeout,
+        timeout,
+        grace,
+        after_grace,
+        remind_after,
+        escalate_after: _,
+        escalate_to: _,
+    } = policy;
     let is_said = [
         *on_deny != OnDeny::default(),
         *on_timeout != OnTimeout::default(),

@@ -17,7 +17,7 @@ use standfast_core::command::{
 };
 use standfast_core::decide::{self, Answer, Transition};
 use standfast_core::definition::{Definition, ToolSpec};
-use standfast_core::event::{Driver, Envelope, Event, Parent};
+use standfast_core::event::{Driver, Envelope, Event, OrphanCause, Parent};
 use standfast_core::hold::{Ask, EditedArguments, Hold, HoldPolicy, RecordedDecision, Resolution};
 use standfast_core::id::{CallNo, HoldKey, Incarnation, RunId, StorageKind};
 use standfast_core::json::RawJson;
@@ -50,6 +50,7 @@ pub(crate) struct Scene {
     pub(crate) verdicts: Verdicts,
     pub(crate) actor: Actor,
     pub(crate) authority: Option<Role>,
+    pub(crate) counts_for: Vec<RuleId>,
     pub(crate) over_soft_cap: bool,
     pub(crate) canceled_children: Vec<RunId>,
 }
@@ -88,6 +89,7 @@ impl Scene {
             definition: &definition,
             verdicts: &verdicts,
             authority: None,
+            counts_for: &[],
             recorded: None,
             limits: &limits,
             over_soft_cap: false,
@@ -102,6 +104,7 @@ impl Scene {
             verdicts,
             actor: person("alice"),
             authority: Some(Role::Approver),
+            counts_for: Vec::new(),
             over_soft_cap: false,
             canceled_children: cancel_children,
             definition,
@@ -134,7 +137,9 @@ impl Scene {
         let mut scene = Scene::of_loop();
         scene.the_model_asks(&[SHELL]);
         scene.begins(1).unwrap();
-        scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE }).unwrap();
+        scene
+            .send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost })
+            .unwrap();
         let hold = scene.hold();
         (scene, hold)
     }
@@ -167,6 +172,7 @@ impl Scene {
             definition: &self.definition,
             verdicts: &self.verdicts,
             authority: self.authority,
+            counts_for: &self.counts_for,
             recorded,
             limits: &self.limits,
             over_soft_cap: self.over_soft_cap,
@@ -451,7 +457,9 @@ fn named_hold(command: &Command) -> Option<HoldKey> {
         Command::Reject(reject) => reject.holds.first().copied(),
         Command::Vote(decide) => Some(decide.hold),
         Command::Edit(edit) => Some(edit.decide.hold),
-        Command::Assign { hold, .. } | Command::Reopen { hold, .. } => Some(*hold),
+        Command::Assign { hold, .. } | Command::Delegate { hold, .. } | Command::Reopen { hold, .. } => {
+            Some(*hold)
+        }
         Command::Say(_)
         | Command::Cancel { .. }
         | Command::Erase { .. }

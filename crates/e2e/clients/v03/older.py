@@ -164,7 +164,7 @@ async def resubscribes_across_a_restart(client):
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Keeps what it is told of a task, read with the client's own types, by the path it was told at."""
+    """Keeps what it gets about a task, read with the client's own types, by the path it was told at."""
 
     got = []
 

@@ -159,7 +159,7 @@ fn without_a_server_it_says_how_to_start_one() {
     let gone = serve().program.base.clone();
     for (server, expected) in [
         (gone.as_str(), [gone.as_str(), "standfast serve --listen 127.0.0.1:"]),
-        ("https://127.0.0.1:1", ["https is not supported", "http"]),
+        ("https://127.0.0.1:1", ["no server answers at https://127.0.0.1:1", "standfast serve"]),
         ("somewhere", ["somewhere", "http://127.0.0.1:8080"]),
     ] {
         let said = ask(server, &["holds"]);

@@ -56,6 +56,12 @@ fn thinking_that_is_not_shown_is_not_promised() {
     check(&["show_thinking"]);
 }
 
+/// What asks only sometimes is told as that, not as "nothing".
+#[test]
+fn tools_that_may_ask() {
+    check(&["may_ask"]);
+}
+
 /// S0-55 … S0-60, S0-64, S0-68, S0-69, C10, C38: both modes are there, from the first release on: the six rows, a file without a word about it, and a mode that there is not. S0-62, S0-67:
 /// what makes a blocking agent async.
 #[test]

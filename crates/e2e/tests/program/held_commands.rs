@@ -5,10 +5,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use standfast_testkit::{Process as Server, folder, serve, text};
+use standfast_testkit::{Process as Server, folder, serve, serve_command, text};
 
 /// One reply with one call.
 fn calls(arguments: &Value) -> Value {
@@ -49,7 +50,7 @@ fn log(server: &Server, run: &Value) -> String {
 
 /// Waits until a run asks about something else than this hold.
 fn next_hold(server: &Server, run: &Value, before: &Value) -> Value {
-    for _ in 0..200 {
+    for _ in 0..1200 {
         let now = server.run(text(&run["id"]));
         let holds = now["holds"].as_array().cloned().unwrap_or_default();
         if holds.iter().any(|hold| hold["id"] != before["id"]) {
@@ -118,6 +119,40 @@ fn t3_a_script_that_stays_runs_after_one_approval() {
         assert!(folder.path().join("workspace/ran").exists());
     }
     assert_ne!(digests[0], digests[1]);
+}
+
+/// T3: a program that gets in front of the one that was shown, because its folder comes earlier in `PATH`, does not run in
+/// its place: the call is asked about again, with the other path.
+#[test]
+fn t3_a_program_that_shadows_the_one_that_was_shown_is_asked_about_again() {
+    let replies = json!([calls(&json!({"command": "deploy now"})), {"text": "done"}]);
+    let script = json!({ "replies": replies }).to_string();
+    let rest = "tools: {execute_command: {sandbox: off}}\nagents: {a: {llm: s, tools: [execute_command], task: {}}}\n";
+    let folder = folder(&[("s", &script)], rest);
+    let program = |place: &str, says: &str| {
+        std::fs::create_dir_all(folder.path().join(place)).unwrap();
+        let file = folder.path().join(place).join("deploy");
+        std::fs::write(&file, format!("#!/bin/sh\necho {says} >> ran\n")).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        file.display().to_string()
+    };
+    std::fs::create_dir(folder.path().join("workspace")).unwrap();
+    let shown = program("second", "shown");
+    let path = format!("{0}/first:{0}/second:{1}", folder.path().display(), std::env::var("PATH").unwrap());
+    let server = standfast_testkit::start(serve_command(folder.path()).env("PATH", path));
+    let run = server.send("a");
+    let first = hold(&server, &run);
+    assert!(text(&first["reason"]).contains(&shown), "{first}");
+    let shadow = program("first", "shadow");
+    server.try_ask(&["holds", "approve", text(&first["id"])]).unwrap();
+    let second = next_hold(&server, &run, &first);
+    assert!(text(&second["reason"]).contains(&shadow), "{second}");
+    assert_ne!(first["digest"], second["digest"]);
+    assert!(!folder.path().join("workspace/ran").exists(), "it ran");
+    let seen = ["holds", "approve", text(&second["id"]), "--digest", text(&second["digest"])];
+    server.try_ask(&seen).unwrap();
+    server.run_once(text(&run["id"]), "completed");
+    assert_eq!(std::fs::read_to_string(folder.path().join("workspace/ran")).unwrap(), "shadow\n");
 }
 
 /// T28: a denied call that the model raises again, in other spelling too, is refused without asking, and the model is

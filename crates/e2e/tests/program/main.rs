@@ -3,16 +3,23 @@
 //! Nothing here uses a crate of the server, so an edit there rebuilds none of it. Every start of the program: `crates/testkit`.
 
 mod audit;
+mod backup;
 mod cli;
 mod config;
+mod first_steps;
 mod held_commands;
+mod https;
 mod many_nodes;
 mod moving;
+mod operator_log;
+mod packaging;
+mod policy;
 mod quick_start;
 mod retention;
 mod scenarios;
 mod serve;
 mod serve_config;
+mod states;
 mod tenants;
 mod tools_of_a_file;
 mod watch;

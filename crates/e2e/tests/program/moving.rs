@@ -20,7 +20,7 @@ fn with(sql: &str) -> TempDir {
     let rest = format!(
         "tools: {{execute_command: {{allowed_commands: [echo]}}}}
 session_stores: {{main: {{backend: sql, sql: {{{sql}}}}}}}
-agents: {{ops: {{llm: s, session_store: main, tools: [execute_command], approvers: ['user:ann'], task: {{}}}}}}
+agents: {{ops: {{llm: s, session_store: main, tools: [execute_command], approvers: [owner, 'user:ann'], task: {{}}}}}}
 "
     );
     folder(&[("s", SCRIPT)], &rest)

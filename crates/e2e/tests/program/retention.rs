@@ -106,7 +106,7 @@ fn contents_go_after_their_time(sql: &str, nodes: usize, is_secret_stored: impl 
         "each was erased once, by one node: {proven:?}"
     );
 
-    assert_eq!(status(&nodes[0], &waiting), "held", "what waits is not old, however long it waits");
+    assert_eq!(status(&nodes[0], &waiting), "held", "a pending run is not old, however long it waits");
     nodes[0].ask(&["holds", "approve", &hold]);
     until("it goes on", || status(&nodes[0], &waiting) == "completed");
     until("and goes in its turn", || kinds(&nodes[0], &waiting) == ["run.erased"]);

@@ -422,7 +422,7 @@ fn a_changed_file_is_taken_and_a_bad_one_is_not() {
         let hold = server.try_ask(&["holds", "show", text(&run["holds"][0]["id"])]).unwrap();
         text(&hold["question"]).to_owned()
     };
-    assert_eq!(question(&held), "Run echo hello?", "what waits is as it was started");
+    assert_eq!(question(&held), "Run echo hello?", "a pending run is as it was started");
     assert_eq!(question(&server.send("durable")), "Really echo hello?");
     server.try_ask(&["holds", "approve", text(&held["holds"][0]["id"])]).unwrap();
 }

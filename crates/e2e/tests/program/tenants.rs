@@ -1,16 +1,19 @@
 //! Two tenants on one server: what is one's does not exist for the other, on every route of every surface (T15, T16).
 //!
-//! The routes are those of the server's own OpenAPI document, so that a new one is looked at too; those of A2A and the
-//! pages are listed here. Teal's are left out: its protocol tells a foreign id apart (C12).
+//! The routes are those of the server's own OpenAPI document, so that a new one is looked at too; those of A2A, with gRPC,
+//! and the pages are listed here. Teal's tell a foreign id apart within a tenant (C12), and not between two.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
 use std::time::Duration;
 
+use a2a_pb::proto::a2a_service_client::A2aServiceClient;
+use a2a_pb::proto::{self, part};
 use serde_json::{Value, json};
 use standfast_testkit::Process;
 use standfast_testkit::json::owned_text as text;
 use tempfile::TempDir;
+use tonic::{Code, Request, Status};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
 
@@ -91,6 +94,9 @@ struct Things {
     subscription: String,
     inbox: String,
     task: String,
+    /// A request of Teal Agents, with its task.
+    request: String,
+    asking: String,
 }
 
 impl Things {
@@ -104,11 +110,15 @@ impl Things {
             subscription: other(&self.subscription),
             inbox: self.inbox.clone(),
             task: other(&self.task),
+            request: other(&self.request),
+            asking: other(&self.asking),
         }
     }
 
-    fn names(&self) -> [&str; 5] {
-        [&self.run, &self.hold, &self.session, &self.subscription, &self.task]
+    fn names(&self) -> [&str; 7] {
+        let Things { run, hold, session, subscription, task, request, asking, .. } = self;
+        // The longer first: the id of a request has that of its task in it.
+        [request, asking, hold, run, session, subscription, task]
     }
 
     /// A path with its parts filled in; none when it names no single thing.
@@ -122,6 +132,8 @@ impl Things {
                 "{session}" => &self.session,
                 "{subscription}" => &self.subscription,
                 "{taskId}" => &self.task,
+                "{task_id}" => &self.asking,
+                "{request_id}" => &self.request,
                 "{id}" if is_session => &self.session,
                 "{id}" => &self.hold,
                 "{letter}" => return "1".to_owned(),
@@ -150,6 +162,7 @@ fn body_of(method: &str, path: &str) -> Option<Value> {
         ("POST", "resolve") => json!({"resolution": "approve"}),
         ("POST", "messages") => json!({"input": "hello"}),
         ("PATCH", _) => json!({"metadata": {"a": 1}}),
+        ("POST", _) if path.contains("/resume/") => json!({"action": "approve"}),
         ("POST", "resume") => json!({"payload": true}),
         ("POST", "release" | "heartbeat") => json!({"claimId": "claim_1"}),
         ("POST", "suspend") => json!({"claimId": "claim_1", "reason": "why"}),
@@ -165,9 +178,6 @@ fn body_of(method: &str, path: &str) -> Option<Value> {
 fn requests(document: &Value, things: &Things) -> Vec<(String, String, Option<Value>)> {
     let mut all = Vec::new();
     for (template, methods) in document["paths"].as_object().unwrap() {
-        if template.starts_with("/tealagents") {
-            continue;
-        }
         let Some(path) = things.path(template) else { continue };
         for method in methods.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
             all.push((method.clone(), path.clone(), body_of(&method, &path)));
@@ -206,6 +216,94 @@ fn requests(document: &Value, things: &Things) -> Vec<(String, String, Option<Va
     all
 }
 
+/// Every operation about a task over gRPC, and how it ends.
+async fn over_grpc(site: &Site, key: &str, task: &str) -> Vec<(&'static str, Result<(), Status>)> {
+    fn with<T>(key: &str, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+        request.metadata_mut().insert("a2a-version", "1.0".parse().unwrap());
+        request
+    }
+    let mut client = A2aServiceClient::connect(site.server.base.clone()).await.unwrap();
+    let (tenant, id) = (|| "ops".to_owned(), || task.to_owned());
+    let get = proto::GetTaskRequest { tenant: tenant(), id: id(), history_length: None };
+    let cancel = proto::CancelTaskRequest { tenant: tenant(), id: id(), ..Default::default() };
+    let subscribe = proto::SubscribeToTaskRequest { tenant: tenant(), id: id() };
+    let approve = || proto::SendMessageRequest {
+        tenant: tenant(),
+        message: Some(proto::Message {
+            message_id: "m-1".into(),
+            task_id: id(),
+            role: proto::Role::User.into(),
+            parts: vec![proto::Part {
+                content: Some(part::Content::Text("approve".into())),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let config = proto::TaskPushNotificationConfig {
+        tenant: tenant(),
+        task_id: id(),
+        url: "http://127.0.0.1:9/hook".into(),
+        ..Default::default()
+    };
+    let one =
+        proto::GetTaskPushNotificationConfigRequest { tenant: tenant(), task_id: id(), id: "one".into() };
+    let every = proto::ListTaskPushNotificationConfigsRequest {
+        tenant: tenant(),
+        task_id: id(),
+        ..Default::default()
+    };
+    let delete =
+        proto::DeleteTaskPushNotificationConfigRequest { tenant: tenant(), task_id: id(), id: "one".into() };
+    vec![
+        ("GetTask", client.get_task(with(key, get)).await.map(drop)),
+        ("SubscribeToTask", client.subscribe_to_task(with(key, subscribe)).await.map(drop)),
+        ("SendMessage", client.send_message(with(key, approve())).await.map(drop)),
+        ("SendStreamingMessage", client.send_streaming_message(with(key, approve())).await.map(drop)),
+        ("CreatePush", client.create_task_push_notification_config(with(key, config)).await.map(drop)),
+        ("GetPush", client.get_task_push_notification_config(with(key, one)).await.map(drop)),
+        ("ListPush", client.list_task_push_notification_configs(with(key, every)).await.map(drop)),
+        ("DeletePush", client.delete_task_push_notification_config(with(key, delete)).await.map(drop)),
+        ("CancelTask", client.cancel_task(with(key, cancel)).await.map(drop)),
+    ]
+}
+
+/// T15, T16: over gRPC a task of another tenant is as unknown as one that never was, by code, text and details.
+#[tokio::test]
+async fn over_grpc_a_task_of_another_tenant_does_not_exist() {
+    let site = Site::new();
+    let ann = site.keys(&["create", "--user", "ann"]);
+    let (run, _) = site.held(&ann, "night shift").await;
+    let unknown = format!("{}000000", &run[..run.len() - 6]);
+    for arguments in [&["--user", "ann"][..], &["--user", "root", "--scope", "admin"]] {
+        let key = site.keys(&[&["create", "--tenant", "acme"], arguments].concat());
+        let told = |answers: Vec<(&'static str, Result<(), Status>)>, id: &str| {
+            let blank = |text: &str| text.replace(id, "ID");
+            let tell = |(name, answer): (&'static str, Result<(), Status>)| {
+                let status = answer.expect_err(name);
+                let is_hidden = [Code::NotFound, Code::PermissionDenied].contains(&status.code());
+                assert!(is_hidden, "{name}: {status:?}");
+                (
+                    name,
+                    status.code(),
+                    blank(status.message()),
+                    blank(&String::from_utf8_lossy(status.details())),
+                )
+            };
+            answers.into_iter().map(tell).collect::<Vec<_>>()
+        };
+        let theirs = told(over_grpc(&site, &key, &run).await, &run);
+        assert_eq!(theirs, told(over_grpc(&site, &key, &unknown).await, &unknown));
+    }
+    let shown = site.json(&ann, "GET", &format!("/api/v1/runs/{run}"), None).await;
+    assert_eq!(shown["status"], "held", "{shown}");
+    let own = over_grpc(&site, &ann, &run).await;
+    assert!(own[0].1.is_ok(), "the same request finds it for its owner: {own:?}");
+}
+
 /// T15, T16: for another tenant, also for its administrator and for a user of the same name, everything of this one is as if
 /// it never was: each request about one of its things gets the answer, byte for byte, that an unknown id gets; lists and
 /// counts have nothing of it; and nothing changed. The same requests of its own administrator find it.
@@ -220,6 +318,8 @@ async fn what_is_of_another_tenant_does_not_exist() {
     let (run, hold) = site.held(&ann, "night shift").await;
     let made = json!({"url": "http://127.0.0.1:9/hook", "run": run});
     let made = site.json(&ann, "POST", "/api/v1/subscriptions", Some(&made)).await;
+    let said = json!({"items": [{"content_type": "text", "content": "please"}]});
+    let asked = site.json(&ann, "POST", "/tealagents/v1alpha1/ops", Some(&said)).await;
     let task = json!({"type": "ticket", "payload": {"n": 1}});
     let task = site.json(&ann, "POST", "/api/inboxes/tickets/tasks", Some(&task)).await;
     let task =
@@ -231,6 +331,8 @@ async fn what_is_of_another_tenant_does_not_exist() {
         subscription: text(&made["id"]),
         inbox: "tickets".into(),
         task: task.to_owned(),
+        request: text(&asked["request_id"]),
+        asking: text(&asked["task_id"]),
     };
     let unknown = things.unknown();
     let document = site.json(&ann, "GET", "/openapi.json", None).await;
@@ -256,7 +358,7 @@ async fn what_is_of_another_tenant_does_not_exist() {
     // Lists: nothing of the other tenant is in any of them.
     for (template, methods) in document["paths"].as_object().unwrap() {
         let is_list = methods.get("get").is_some() && things.path(template).is_none();
-        if !is_list || template.starts_with("/tealagents") || template.ends_with("/events") {
+        if !is_list || template.ends_with("/events") {
             continue;
         }
         let path = template.replace("{agent}", "ops").replace("{inboxId}", "tickets");
@@ -275,8 +377,10 @@ async fn what_is_of_another_tenant_does_not_exist() {
         }
     }
     // Nothing changed for its owner.
-    let run = site.json(&ann, "GET", &format!("/api/v1/runs/{}", things.run), None).await;
-    assert_eq!(run["status"], "held", "{run}");
+    for run in [&things.run, &things.asking] {
+        let run = site.json(&ann, "GET", &format!("/api/v1/runs/{run}"), None).await;
+        assert_eq!(run["status"], "held", "{run}");
+    }
     assert_eq!(site.json(&ann, "GET", "/api/v1/sessions/night%20shift", None).await["closed"], false);
     // A key belongs to its tenant: `keys` of another does not see it.
     let listed = |tenant: &str| site.keys(&["list", "--json", "--tenant", tenant]);

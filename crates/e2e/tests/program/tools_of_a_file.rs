@@ -388,8 +388,8 @@ async fn self_approval_can_be_forbidden_for_one_tool() {
   free: {type: command}
   strict: {type: command, self_approval: forbid}
 agents:
-  free: {llm: free, tools: [free, strict], task: {}, approvers: [bob]}
-  strict: {llm: strict, tools: [free, strict], task: {}, approvers: [bob]}
+  free: {llm: free, tools: [free, strict], task: {}, approvers: [owner, bob]}
+  strict: {llm: strict, tools: [free, strict], task: {}, approvers: [owner, bob]}
 server: {auth: {api_keys: true}}
 ",
     );

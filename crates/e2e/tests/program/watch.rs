@@ -174,8 +174,8 @@ fn words_come_before_the_reply_and_move_no_cursor() {
 #[test]
 fn a_run_is_watched_across_a_restart() {
     let data = tempfile::tempdir().unwrap();
-    let first = serve(data.path(), "127.0.0.1:0");
-    let address = first.address().to_owned();
+    let address = format!("127.0.0.1:{}", standfast_testkit::free_port());
+    let first = serve(data.path(), &address);
     let (run, hold) = held(&address);
     let settled = does(&address, &["watch", &run]);
     assert!(settled.lines().next().unwrap().contains("run.started"), "{settled}");

@@ -1,12 +1,15 @@
 //! The protocols of the real program, over HTTP, as their clients speak them.
 //!
-//! One folder for each protocol, with its own clients; `openapi.rs` and `openapi_fuzz.rs` hold the document against the routes.
+//! One folder for each protocol, with its own clients; `openapi.rs` and `openapi_fuzz.rs` hold the document against the routes,
+//! `openapi_changes.rs` against the one in the tree and that of the last release.
 //! Every start of the program, waiting and receivers of webhooks: `crates/testkit`.
 
 mod a2a;
 mod async_tool;
+mod conversations;
 mod inbox;
 mod openapi;
+mod openapi_changes;
 mod openapi_fuzz;
 mod teal;
 mod webhooks;

@@ -10,35 +10,25 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use standfast_testkit::Process;
+use standfast_testkit::{Http, Process};
 
 struct Server {
-    program: Process,
-    client: reqwest::Client,
+    _program: Process,
+    http: Http,
 }
 
 fn serve(data: &Path) -> Server {
     let mut command = standfast_testkit::standfast();
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
-    Server {
-        program: standfast_testkit::start(&mut command),
-        client: reqwest::Client::builder().no_proxy().build().unwrap(),
-    }
+    let program = standfast_testkit::start(&mut command);
+    Server { http: Http::new(&program.base), _program: program }
 }
 
 impl Server {
     async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, String, String) {
-        let method = reqwest::Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
-        let request = self.client.request(method, format!("{}{path}", self.program.base));
-        let request = request.timeout(Duration::from_secs(30));
-        let request = match body {
-            Some(body) => request.header("content-type", "application/json").body(body.to_string()),
-            None => request,
-        };
-        let response = request.send().await.unwrap();
-        let status = response.status().as_u16();
-        let media_type = response.headers()["content-type"].to_str().unwrap().to_owned();
-        (status, media_type, response.text().await.unwrap())
+        let answer = self.http.ask(&method.to_uppercase(), path, body).await;
+        let media_type = answer.headers["content-type"].to_str().unwrap().to_owned();
+        (answer.status, media_type, answer.text)
     }
 
     async fn document(&self) -> Value {
@@ -64,11 +54,18 @@ const ROUTES: &[&str] = &[
     "get /api/v1/holds/{hold}",
     "post /api/v1/holds/{hold}/resolve",
     "get /api/v1/holds/{hold}/receipt",
+    "post /api/v1/holds/{hold}/assign",
+    "post /api/v1/holds/{hold}/take",
+    "post /api/v1/holds/{hold}/release",
+    "post /api/v1/holds/{hold}/delegate",
+    "post /api/v1/holds/{hold}/reopen",
+    "post /api/v1/holds/{hold}/edit",
     "get /api/v1/sessions",
     "get /api/v1/sessions/{session}",
     "patch /api/v1/sessions/{session}",
     "delete /api/v1/sessions/{session}",
     "get /api/v1/sessions/{session}/pending_executions/{run}",
+    "put /api/v1/sessions/{session}/pending_executions/{run}",
     "get /api/v1/subscriptions",
     "post /api/v1/subscriptions",
     "get /api/v1/subscriptions/{subscription}",
@@ -194,14 +191,28 @@ async fn real_answers_fit_their_schemas() {
     get("/api/v1/sessions", &[]).await;
     let session = get("/api/v1/sessions/{session}", &["s"]).await;
     assert!(session["metadata"]["pending_executions"][id].is_object());
-    get("/api/v1/sessions/{session}/pending_executions/{run}", &["s", id]).await;
+    let pending = "/api/v1/sessions/{session}/pending_executions/{run}";
+    let state = get(pending, &["s", id]).await;
+    let again = check(&server, &document, "put", pending, &["s", id], Some(&state)).await;
+    assert_eq!(again["id"], run["id"], "whatever writes the same JSON says the same");
     get("/api/v1/recovery", &[]).await;
     get("/api/v1/subscriptions", &[]).await;
     get("/api/v1/nodes", &[]).await;
     let patch = json!({"metadata": {"a": 1}});
     check(&server, &document, "patch", "/api/v1/sessions/{session}", &["s"], Some(&patch)).await;
-    let approve = json!({"resolution": "approve"});
-    check(&server, &document, "post", "/api/v1/holds/{hold}/resolve", &[hold], Some(&approve)).await;
+    let post = async |verb: &str, body: Value| {
+        let path = format!("/api/v1/holds/{{hold}}/{verb}");
+        check(&server, &document, "post", &path, &[hold], Some(&body)).await
+    };
+    let taken = post("take", json!({})).await;
+    assert_eq!((&taken["outcome"], &taken["hold"]["assignee"]), (&json!("changed"), &json!("local")));
+    post("release", json!({})).await;
+    post("assign", json!({"to": "bob", "until": "2100-01-01T00:00:00Z"})).await;
+    let delegated = post("delegate", json!({"to": "bob", "until": "2100-01-01T00:00:00Z"})).await;
+    assert_eq!(delegated["hold"]["delegations"][0]["to"], json!("bob"));
+    let edited = post("edit", json!({"arguments": {"path": "/srv/cache/old"}, "revision": 0})).await;
+    assert_eq!((&edited["outcome"], &edited["hold"]["revision"]), (&json!("edited"), &json!(1)));
+    post("resolve", json!({"resolution": "approve", "revision": 1})).await;
     for _ in 0..400 {
         if get("/api/v1/runs/{run}", &[id]).await["status"] == "completed" {
             break;
@@ -214,6 +225,7 @@ async fn real_answers_fit_their_schemas() {
         assert!(at.as_str().unwrap().ends_with('Z'), "{receipt}");
     }
     assert_eq!(receipt["receipt"]["shown"][0]["arguments_text"], r#"{"path": "/srv/cache/old"}"#);
+    assert_eq!(receipt["receipt"]["shown"].as_array().map(Vec::len), Some(2), "asked, and edited");
     check(&server, &document, "delete", "/api/v1/sessions/{session}", &["s"], None).await;
 }
 

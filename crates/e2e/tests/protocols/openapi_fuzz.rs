@@ -60,7 +60,7 @@ async fn the_document_is_kept_whatever_is_sent() {
     schemathesis.arg("--config-file").arg(file).arg("run").arg(format!("{}/openapi.json", server.base));
     schemathesis.args(["--phases", "examples,coverage,fuzzing", "--max-examples", EXAMPLES]);
     schemathesis.args(["--generation-deterministic", "--continue-on-failure", "--no-color"]);
-    schemathesis.args(["--exclude-checks", "positive_data_acceptance", "--request-timeout", "30"]);
+    schemathesis.args(["--exclude-checks", "positive_data_acceptance", "--request-timeout", "120"]);
     // It never ends, as it should; schemathesis would wait for its end.
     schemathesis.args(["--exclude-path", "/async-tool/events"]);
     let missing = |error| panic!("there is no schemathesis, {error}: `cargo xtask test` installs it");

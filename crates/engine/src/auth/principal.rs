@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
+use standfast_core::approver::Approver;
 use standfast_core::name::{BadName, GroupName, InboxName, RoleName, Tenant, UserId};
 use standfast_core::time::Timestamp;
 
@@ -177,6 +178,19 @@ pub enum Party {
     Group(GroupName),
     /// Everyone with a role.
     Role(RoleName),
+}
+
+impl Party {
+    /// Whom an entry of a list of approvers names; none for the owner, who is known by another way.
+    #[must_use]
+    pub fn of(approver: &Approver) -> Option<Party> {
+        match approver {
+            Approver::Owner => None,
+            Approver::User(user) => Some(Party::User(user.clone())),
+            Approver::Group(group) => Some(Party::Group(group.clone())),
+            Approver::Role(role) => Some(Party::Role(role.clone())),
+        }
+    }
 }
 
 /// Why a text names no party.

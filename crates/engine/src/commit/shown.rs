@@ -23,7 +23,8 @@ use crate::host::Host;
 use crate::log::{HoldView, Log};
 use crate::nodes::Nodes;
 
-/// How often a mark that another node may just be writing is looked for again, and after how long.
+/// How often a mark that another node may just be writing is looked for again, and after how long for the first time; each
+/// further time twice as long, as a busy node may need a moment.
 const LOOKS: u32 = 4;
 const LOOKS_AGAIN_AFTER: Millis = Millis(40);
 
@@ -213,12 +214,12 @@ impl HoldMarks {
         let mut implied = self.look_for_mark(who, run, names, open).await?;
         // Another node may be about to write it.
         let looks = if self.nodes.is_shared { LOOKS } else { 0 };
-        for _ in 0..looks {
+        for look in 0..looks {
             match implied {
                 ImpliedHold::NotShown | ImpliedHold::Outdated => {}
                 ImpliedHold::Hold(_) | ImpliedHold::Several | ImpliedHold::Answered => break,
             }
-            self.host.clock.sleep(LOOKS_AGAIN_AFTER).await;
+            self.host.clock.sleep(Millis(LOOKS_AGAIN_AFTER.0 << look)).await;
             implied = self.look_for_mark(who, run, names, open).await?;
         }
         Ok(implied)

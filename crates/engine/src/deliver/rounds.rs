@@ -22,7 +22,9 @@ use standfast_core::id::{HoldId, Seq};
 use standfast_core::project::hold_of;
 use standfast_core::run::Facts;
 use standfast_core::time::{Millis, Timestamp};
-use standfast_store::{DueNotice, NoticeQuery, Recipient, Scope, SettleNotice, StoreError, Subscription};
+use standfast_store::{
+    DueNotice, NoticeQuery, Recipient, Scope, SessionKey, SettleNotice, StoreError, Subscription,
+};
 
 /// Notices that are looked for at once, beside those that are under way.
 const LOOK: usize = 32;
@@ -33,13 +35,16 @@ const GATHER: Millis = Millis(20);
 /// How long to wait when the store does not answer.
 const STORE_AWAY: Millis = Millis::seconds(1);
 
+/// How long to wait when files cannot be written.
+const COPY_AGAIN: Millis = Millis::seconds(5);
+
 /// Bytes of an answer that are read.
 const ANSWER_BYTES: usize = 4096;
 
 /// Bytes that are sent at most.
 const REQUEST_BYTES: usize = 8 * 1024 * 1024;
 
-/// What is told of one run before it is noted how far that came.
+/// Events of one run that are delivered before the position of its notice is stored.
 const FRAMES: usize = 200;
 
 /// How long a receiver can ask to be left alone.
@@ -187,6 +192,7 @@ impl Deliveries {
         let dead = |why: String| Ok(Some(self.dead(notice.from, why)));
         let id = match notice.recipient() {
             Recipient::RemoteTasks => return self.cancel_remote_tasks(notice).await.map(Some),
+            Recipient::FileCopies => return self.copy_session(notice).await,
             Recipient::Subscription(id) => id,
         };
         let Some(run) = self.log.store.facts(notice.run).await? else { return nobody };
@@ -260,6 +266,28 @@ impl Deliveries {
             upto = if rest.is_some() { seq } else { upto.max(seq) };
         }
         Ok(Some(SettleNotice::Delivered { upto }))
+    }
+
+    /// Has the session of a run copied into files; none when that did not work and is tried again.
+    async fn copy_session(&self, notice: &DueNotice) -> Result<Option<SettleNotice>, StoreError> {
+        let nobody = Ok(Some(SettleNotice::Delivered { upto: ALL }));
+        let Some(copies) = self.copies.get() else { return nobody };
+        let upto = match self.log.store.load(notice.run).await {
+            Ok(stored) => stored.row.run.state.seq,
+            Err(StoreError::NotFound { .. }) => return nobody,
+            // It is quarantined; what can be read of it is copied.
+            Err(StoreError::Corrupt { .. }) => ALL,
+            Err(error) => return Err(error),
+        };
+        let Some(facts) = self.log.store.facts(notice.run).await? else { return nobody };
+        match copies.copy(SessionKey::of(&facts)).await {
+            Ok(()) => Ok(Some(SettleNotice::Delivered { upto })),
+            Err(why) => {
+                tracing::warn!(run = %notice.run, why, "mirror: could not write files; retrying");
+                self.host.clock.sleep(COPY_AGAIN).await;
+                Ok(None)
+            }
+        }
     }
 
     /// Cancels remote tasks whose calls were given up; what became of it.
@@ -418,7 +446,11 @@ impl Deliveries {
         let tries = if from > notice.from { 1 } else { notice.attempts.saturating_add(1) };
         let settings = self.host.settings();
         let again = settings.webhooks.retries.get(usize::try_from(tries).unwrap_or(usize::MAX) - 1);
-        let Some(pause) = again else { return self.dead(from, why) };
+        let Some(pause) = again else {
+            let (subscription, seq) = (&notice.subscription, from.0);
+            tracing::warn!(subscription, run = %notice.run, seq, tries, why, "deliveries: gave up; kept as a dead letter");
+            return self.dead(from, why);
+        };
         settings.fixed.telemetry.delivery_failed();
         // A receiver that says when is not asked sooner, but it cannot put off the end of the tries for ever.
         let wished = after.map_or(Millis(0), |after| Millis(after.0.min(RETRY_AFTER_MAX.0)));

@@ -40,8 +40,15 @@ const OF_RUN_MAX: usize = 20;
 const PAGES_MAX: usize = 4;
 
 /// What is told when nobody says.
-pub const USUAL_EVENTS: [&str; 6] =
-    ["hold.opened", "hold.edited", "hold.reminded", "hold.expired", "hold.resolved", "run.ended"];
+pub const USUAL_EVENTS: [&str; 7] = [
+    "hold.opened",
+    "hold.edited",
+    "hold.reminded",
+    "hold.escalated",
+    "hold.expired",
+    "hold.resolved",
+    "run.ended",
+];
 
 /// What somebody wants to be told.
 #[derive(Debug, Clone)]

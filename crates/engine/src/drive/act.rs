@@ -11,7 +11,7 @@ use standfast_core::command::{
     Begin, Command, FailKind, FailRun, FinishCall, StoredCall, Suspend, SuspendFor,
 };
 use standfast_core::digest;
-use standfast_core::event::{Envelope, Event};
+use standfast_core::event::{Envelope, Event, OrphanCause};
 use standfast_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Secret};
 use standfast_core::message::ToolResult;
 use standfast_core::name::{AgentName, ToolName};
@@ -26,6 +26,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tracing::Instrument as _;
 
 use super::account::account;
+use super::effects::{EffectCall, is_claimed_meanwhile};
 use super::{Drive, Drives, Step, ToolEnd};
 use crate::EngineError;
 use crate::auth::Principal;
@@ -96,7 +97,10 @@ impl Drive {
             if self.begun.remove(&attempt) {
                 self.run_tool(run, running).await?
             } else {
-                self.orphan(running).await?
+                // A node that does not know its own call any more has lost what drove the run.
+                let is_ours = running.node == self.drives.host.node;
+                let why = if is_ours { OrphanCause::Crash } else { OrphanCause::ServerLost };
+                self.orphan(running, why).await?
             }
         }
         self.wait_for_news().await
@@ -129,7 +133,22 @@ impl Drive {
         }
         let definition = self.definition().await?;
         let arguments = |call| stored_call(&self.log, call).map(|stored| stored.arguments);
-        let verdicts = policy::of_run(agent.as_deref(), &definition, run, arguments);
+        let now = self.drives.host.clock.now();
+        let mut verdicts = policy::of_run(agent.as_deref(), &definition, (run, now), arguments);
+        if let Some(agent) = &agent {
+            let begun = ready.iter().filter_map(|call| Some((*call, stored_call(&self.log, *call)?)));
+            let begun = begun.map(|(call, stored)| (call, stored.tool, stored.arguments)).collect();
+            self.drives.look_at_preconditions(run, agent, begun, &mut verdicts).await;
+        }
+        if let Some(agent) = agent.as_deref().filter(|agent| agent.may_claim_effects()) {
+            let stored = |call: &CallNo| Some((*call, stored_call(&self.log, *call)?));
+            let calls: Vec<EffectCall> = ready
+                .iter()
+                .filter_map(stored)
+                .map(|(no, StoredCall { tool, arguments })| EffectCall { no, tool, arguments })
+                .collect();
+            self.drives.see_to_effects(run, agent, calls, &mut verdicts).await?;
+        }
         for call in ready {
             let Some(stored) = stored_call(&self.log, call) else {
                 return self
@@ -139,7 +158,14 @@ impl Drive {
             let begin = self.drives.begin_call(&run.facts.agent, call, stored);
             self.push(begin, verdicts.clone()).await?;
         }
-        self.settle().await?;
+        match self.settle().await {
+            // Somebody else began the same effect meanwhile: nothing of this was written, and it is looked up again.
+            Err(error) if is_claimed_meanwhile(&error) => {
+                drop(self.pipeline.take_back());
+                return Ok(());
+            }
+            settled => settled?,
+        }
         match self.refused.take() {
             Some(refusal @ Refusal::Tampered { .. }) => self.give_up(refusal.to_string()).await,
             // Somebody else changed the run in between; if nobody did, trying again would be refused again.
@@ -242,7 +268,7 @@ impl Drive {
     }
 
     /// A call that somebody started and does not run any more; a node knows at once that it lost its own.
-    async fn orphan(&mut self, lost: StartedCall) -> Result<(), EngineError> {
+    async fn orphan(&mut self, lost: StartedCall, why: OrphanCause) -> Result<(), EngineError> {
         if lost.node != self.drives.host.node {
             let from = lost.start_by.plus(self.drives.host.settings().limits.orphan_margin);
             while from > self.drives.host.clock.now() {
@@ -260,7 +286,7 @@ impl Drive {
         let command = if self.goes_on_by_looking(lost.call) {
             Command::Return { call: lost.call, attempt: lost.attempt }
         } else {
-            Command::Orphan { call: lost.call, attempt: lost.attempt, node }
+            Command::Orphan { call: lost.call, attempt: lost.attempt, node, why }
         };
         self.push(command, Verdicts::default()).await?;
         self.settle().await
@@ -292,7 +318,7 @@ impl Drive {
                     && call.attempt == running.attempt
             });
             if is_open {
-                self.orphan(running).await?;
+                self.orphan(running, OrphanCause::RunEnded).await?;
             }
         }
         self.settle().await
@@ -353,11 +379,13 @@ impl Drive {
             // What the tool did until then nobody knows (C35).
             Ok((_, ToolEnd::Ran(Outcome::Unknown(why)))) => {
                 tracing::warn!(run = %self.run, %call, why, "drive: outcome unknown");
-                self.push(Command::Orphan { call, attempt, node }, Verdicts::default()).await
+                let why = OrphanCause::Tool(why);
+                self.push(Command::Orphan { call, attempt, node, why }, Verdicts::default()).await
             }
             Err(panic) => {
                 tracing::error!(run = %self.run, %call, %panic, "drive: the tool panicked; outcome unknown");
-                self.push(Command::Orphan { call, attempt, node }, Verdicts::default()).await
+                let why = OrphanCause::Crash;
+                self.push(Command::Orphan { call, attempt, node, why }, Verdicts::default()).await
             }
         }
     }
@@ -375,7 +403,8 @@ impl Drive {
             }
         }
         let suspend = Suspend { call, attempt, kind, ask, timeout, secret, worker: None };
-        self.push(Command::Suspend(suspend), Verdicts::default()).await?;
+        let verdicts = super::hold_life::of_suspension(self, call, suspend.kind).await;
+        self.push(Command::Suspend(suspend), verdicts).await?;
         self.settle().await?;
         match self.refused.take() {
             Some(refusal @ Refusal::Cap { .. }) => {

@@ -20,6 +20,7 @@ use super::Drive;
 use super::known_log::what_it_came_to;
 use crate::EngineError;
 use crate::commit::{Authority, Change, is_leased_elsewhere};
+use crate::log::log_events;
 use crate::wakes::Continuation;
 
 /// How often a run waits for a store that is away before it is left to whoever finds it later.
@@ -133,6 +134,9 @@ impl Drive {
                 self.is_leased = is_kept && !self.is_lost;
             }
             self.asks_people |= settled.events.iter().any(asks_people);
+            if let Some(row) = self.pipeline.durable() {
+                log_events(&row.run, &settled.events);
+            }
             if self.rest.is_some() {
                 self.decided.extend(settled.decided);
             }

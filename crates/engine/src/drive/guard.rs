@@ -71,7 +71,7 @@ impl Drives {
         }
     }
 
-    /// The right to drive a run that was claimed. Whoever has it already is told of the claim: that may have been for a
+    /// The right to drive a run that was claimed. Whoever has it already is notified of the claim: that may have been for a
     /// wake, which is used up now.
     pub(crate) fn guard_of_claimed(self: &Arc<Drives>, run: RunId) -> Option<DriveGuard> {
         let guard = self.guard(run);

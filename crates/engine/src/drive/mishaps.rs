@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use standfast_core::body::Body;
 use standfast_core::command::{Command, FailKind, FailRun, RecordFailure};
+use standfast_core::event::OrphanCause;
 use standfast_core::id::RunId;
 use standfast_core::project::RunRow;
 use standfast_core::refusal::Refusal;
@@ -79,7 +80,12 @@ impl Drives {
         }
         for call in &row.run.state.calls {
             if matches!(call.state, CallState::Started { .. }) {
-                let orphan = Command::Orphan { call: call.no, attempt: call.attempt, node: self.host.node };
+                let orphan = Command::Orphan {
+                    call: call.no,
+                    attempt: call.attempt,
+                    node: self.host.node,
+                    why: OrphanCause::Crash,
+                };
                 match self.commit.commit_as_node(row.clone(), orphan).await {
                     Ok(_) | Err(EngineError::Refused(_)) => {}
                     Err(other) => return Err(other),

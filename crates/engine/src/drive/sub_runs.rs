@@ -24,7 +24,7 @@ use crate::EngineError;
 use crate::commit::Change;
 use crate::log::result_of;
 
-/// Begins children that were promised, takes the results of those that have ended, and ends the run when nobody waits
+/// Begins children that were promised, takes the results of those that have ended, and ends the run when no parent waits
 /// for it any more.
 pub(super) async fn look_after_family(drive: &mut Drive) -> Result<(), EngineError> {
     let Some(run) = drive.pipeline.tip().cloned() else { return Ok(()) };

@@ -15,12 +15,14 @@ use standfast_core::body::Body;
 use standfast_core::command::{Command, FailKind, FailRun, RecordFailure, RecordReply};
 use standfast_core::event::{Envelope, Event};
 use standfast_core::mutant::Mutant;
+use standfast_core::name::ToolName;
 use standfast_core::policy::Verdicts;
 use standfast_core::run::{PromptBasis, Run, Stage};
 use standfast_core::transcript::{results_digest, transcript};
 use standfast_store::StoreError;
 
 use super::Drive;
+use super::effects::EffectCall;
 use super::known_log::with_known_log;
 use crate::EngineError;
 use crate::model::{GivesUp, ModelFailure, ModelReply, Prompt};
@@ -120,8 +122,25 @@ impl Drive {
             }
             Ok(reply) => {
                 let definition = self.definition().await?;
-                let mut verdicts = policy::of_reply(agent, &definition, run, &reply.calls);
+                let now = self.drives.host.clock.now();
+                let mut verdicts = policy::of_reply(agent, &definition, (run, now), &reply.calls);
+                let asked = policy::numbered(run, &reply.calls);
+                let asked = asked.filter_map(|(no, call)| {
+                    Some((no, ToolName::new(&call.tool).ok()?, call.arguments.clone()))
+                });
+                let asked = asked.collect();
+                self.drives.look_at_preconditions(run, agent, asked, &mut verdicts).await;
+                if agent.may_claim_effects() {
+                    let calls = policy::numbered(run, &reply.calls).filter_map(|(no, call)| {
+                        let tool = ToolName::new(&call.tool).ok()?;
+                        Some(EffectCall { no, tool, arguments: call.arguments.clone() })
+                    });
+                    let calls: Vec<EffectCall> = calls.collect();
+                    self.drives.see_to_effects(run, agent, calls, &mut verdicts).await?;
+                }
                 super::denied::refuse_denied(self, run, agent, &reply.calls, &mut verdicts).await;
+                let asked = (&*definition, &*reply.calls);
+                super::hold_life::fill_in(self, run, agent, asked, &mut verdicts).await;
                 let reply = RecordReply {
                     text: reply.text,
                     parts: reply.parts,
@@ -176,7 +195,7 @@ async fn settle_meanwhile(
     loop {
         let settled = tokio::select! {
             biased;
-            // First: as long as nobody waits for what was handed over, it is not written by itself.
+            // First: what was handed over is not written by itself until somebody awaits it.
             replied = &mut asked => {
                 // A panic ends the drive: whoever began it hears before that it is durable.
                 let settled = if replied.is_err() { drive.settle().await } else { Ok(()) };
@@ -248,6 +267,8 @@ fn is_own_word(envelope: &Envelope) -> bool {
         | Event::HoldReminded(_)
         | Event::HoldExpired(_)
         | Event::HoldReopened(_)
+        | Event::HoldEscalated(_)
+        | Event::HoldDelegated(_)
         | Event::HoldResolved(_) => false,
     }
 }

@@ -48,7 +48,7 @@ impl Log {
                 Err(StoreError::NotFound { .. }) => Vec::new(),
                 // It is quarantined, and shown as such where it is listed: the conversation goes on without it.
                 Err(StoreError::Corrupt { run, why }) => {
-                    tracing::warn!(%run, why, "an earlier run of the conversation cannot be read and is left out");
+                    tracing::warn!(%run, why, "sessions: an earlier run of the conversation cannot be read; left out of the history");
                     Vec::new()
                 }
                 Err(error) => return Err(error),

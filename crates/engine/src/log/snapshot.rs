@@ -132,7 +132,7 @@ impl Log {
         who: &Principal,
         run: RunId,
     ) -> Result<Snapshot, EngineError> {
-        self.known_to(who, run, |facts| self.may_see(who, facts)).await?;
+        self.seen_by(who, run).await?;
         let (stored, links) = match self.store.load_with_links(run).await {
             Err(StoreError::NotFound { .. }) => return Err(EngineError::NotFound),
             // Whether it is the row or the log that cannot be read is found out by whoever needs them.

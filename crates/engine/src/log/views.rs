@@ -2,11 +2,12 @@
 //!
 //! Lists and waiting are `reads`; what receivers are sent is `deliver`. The functions at the end are pure: what a log says.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use standfast_core::body::Body;
-use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::{Ask, HoldKind, RecordedDecision, name_files};
+use standfast_core::event::{Envelope, Event, OrphanCause};
+use standfast_core::hold::{self, Ask, Demand, Hold, HoldKind, RecordedDecision, name_files};
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::name::AgentName;
@@ -15,9 +16,11 @@ use standfast_core::receipt::receipt;
 use standfast_core::run::Run;
 use standfast_core::transcript::{stored_call, warned_approval_text};
 
+use super::drift::{Drift, drift};
 use super::{Log, Snapshot};
 use crate::EngineError;
-use crate::auth::{Principal, may_decide, may_log_in};
+use crate::auth::{Principal, ToDecide, WhyNot, may_decide, may_decide_as_well, may_log_in, who_decides};
+use crate::tool::preview::{CallPreview, Risk};
 
 /// A run with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,14 +48,30 @@ pub struct HoldView {
     pub prompt: Option<String>,
     /// What its tool does, as the run was told.
     pub description: Option<String>,
-    /// Whether what its tool does can be undone.
+    /// Whether what its call does can be undone; none where that is not known.
     pub reversible: Option<bool>,
+    /// What is known of the harm that its call can do.
+    pub risk: Option<Risk>,
+    /// Why nobody knows what the call did, of an unknown outcome.
+    pub unknown_because: Option<OrphanCause>,
     /// Its decision.
     pub recorded: Option<RecordedDecision>,
     /// The runs above its run, the root first, each with its agent; empty when it is no sub-run.
     pub path: Vec<(RunId, AgentName)>,
+    /// The hold as the run carries it, with votes, deadlines and who is asked; none once it is decided.
+    pub open: Option<Hold>,
+    /// Whether its decision came after the deadline.
+    pub late: bool,
     /// Whether the caller may decide it.
     pub may_decide: bool,
+    /// Why not, if they may not.
+    pub why_not: Option<WhyNot>,
+    /// Who may decide it, in words.
+    pub deciders: String,
+    /// What each rule demands of those who decide, and who has agreed.
+    pub demands: Vec<Demand>,
+    /// What is different now from when it was asked, where that was looked at.
+    pub drift: Vec<Drift>,
     /// Whether the caller may give the login that it waits for.
     pub may_log_in: bool,
 }
@@ -99,9 +118,27 @@ impl Views {
         Ok(RunView { run: snapshot.stored().row.run.clone(), result, reason, holds_below })
     }
 
-    /// A hold, pending or decided, if the caller may see it.
+    /// What the call of a hold would do, as its tool sees it now; none where the tool cannot say, and of what is decided.
+    pub async fn preview(&self, snapshot: &Snapshot, view: &HoldView) -> Option<CallPreview> {
+        let (tool, arguments) = (view.row.tool.as_ref()?, view.arguments.clone()?);
+        if view.row.closed.is_some() {
+            return None;
+        }
+        let agent = self.log.host.agent(&snapshot.run().facts.agent).ok()?;
+        let tool = agent.tools.get(tool)?.clone();
+        tokio::task::spawn_blocking(move || tool.preview(arguments.text())).await.ok().flatten()
+    }
+
+    /// A hold, pending or decided, if the caller may see it; with what is different now from when it was asked.
     pub async fn hold(&self, who: &Principal, hold: HoldId) -> Result<HoldView, EngineError> {
-        self.hold_view(who, &self.snapshot(who, hold.run).await?, hold).await
+        let snapshot = self.snapshot(who, hold.run).await?;
+        let mut view = self.hold_view(who, &snapshot, hold).await?;
+        let (run, events) = (snapshot.run(), snapshot.log().await?);
+        let definition = self.log.definition(&run.facts.agent, run.state.definition).await?;
+        let agent = self.log.host.agent(&run.facts.agent).ok();
+        let shown = (&view.row, view.arguments.as_ref());
+        view.drift = drift(agent.as_deref(), (run, &definition), shown, events);
+        Ok(view)
     }
 
     /// What is shown of a hold of a run as it was at one moment.
@@ -132,9 +169,26 @@ impl Views {
                 _,
             ) => None,
         };
+        let agent = self.log.host.agent(&run.facts.agent).ok();
+        let tool = row.tool.as_ref().and_then(|tool| agent.as_ref()?.tools.get(tool).cloned());
+        let harm = tool.zip(arguments.as_ref()).and_then(|(tool, arguments)| tool.risk(arguments.text()));
+        // A definition says `false` also of tools of which nothing is known.
+        let promised = spec.filter(|spec| spec.reversible).map(|_| Risk::Reversible);
+        // A rule may know better than the tool, and only make it worse.
+        let promised_by_rules = ask.stakes.reversible;
+        let is_lost = promised_by_rules == Some(false) || ask.stakes.risk == Some(hold::Risk::Destructive);
+        let risk = if is_lost { Some(Risk::Destructive) } else { harm.or(promised) };
         let approvers = self.log.host.approvers(&run.facts.agent);
-        let may_log_in = may_log_in(who, &run.facts, (&row).into(), &approvers);
-        let may_decide = may_decide(who, &run.facts, (&row).into(), &approvers).is_some();
+        let demands = demands(&row, run, events);
+        let to_decide = ToDecide { demands: &demands, ..ToDecide::of(&row, run) };
+        let may_log_in = may_log_in(who, &run.facts, to_decide, &approvers);
+        let standing = may_decide(who, &run.facts, to_decide, &approvers);
+        let deciders = who_decides(&run.facts, to_decide, &approvers);
+        let open = run.hold(row.id.key).cloned();
+        let now = self.log.host.clock.now();
+        let is_asked_as_well =
+            open.as_ref().is_some_and(|open| may_decide_as_well(who, run, open, &approvers, now).is_some());
+        let late = row.closed.as_ref().is_some_and(|closed| is_late(closed.seq, events));
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, events));
         let path = self.log.path_to(run).await?;
         if let Some(warning) = &ask.warning {
@@ -144,16 +198,33 @@ impl Views {
         Ok(HoldView {
             ask,
             description: spec.map(|spec| spec.description.clone()),
-            reversible: spec.map(|spec| spec.reversible),
+            reversible: risk.map(|risk| risk != Risk::Destructive).or(promised_by_rules),
+            risk,
+            unknown_because: (row.kind == HoldKind::Recovery).then(|| cause(&row, events)).flatten(),
             row,
             arguments,
             prompt,
             recorded,
             path,
-            may_decide,
+            open,
+            late,
+            may_decide: standing.is_ok() || is_asked_as_well,
+            why_not: standing.err().filter(|_| !is_asked_as_well),
+            deciders,
+            demands,
+            drift: Vec::new(),
             may_log_in,
         })
     }
+}
+
+/// Why nobody knows what the call of an unknown outcome did.
+fn cause(row: &HoldRow, events: &[Envelope]) -> Option<OrphanCause> {
+    let before = events.iter().rev().filter(|envelope| envelope.seq < row.at);
+    before.map(|envelope| &envelope.event).find_map(|event| match event {
+        Event::CallOrphaned(orphaned) if orphaned.call == row.id.key.call => orphaned.why.clone(),
+        _ => None,
+    })
 }
 
 /// The result of a run, and why it did not complete.
@@ -190,14 +261,36 @@ pub(crate) fn asked(row: &HoldRow, events: &[Envelope]) -> Ask {
     // Other arguments name other files.
     let edited = events.iter().rev().find_map(|envelope| {
         let Event::HoldEdited(edited) = &envelope.event else { return None };
-        (edited.hold == opened.hold).then_some(&edited.edited.files)
+        (edited.hold == opened.hold).then_some(edited)
     });
     let ask = opened.ask.clone();
     match edited {
         // What was said of the arguments before says nothing of these.
-        Some(files) => Ask { reason: name_files(ask.reason, files), warning: None, ..ask },
+        Some(edited) => {
+            let reason = name_files(ask.reason, &edited.edited.files);
+            Ask { reason, warning: None, stakes: edited.stakes.clone(), ..ask }
+        }
         None => ask,
     }
+}
+
+/// Whether a decision came after the deadline.
+fn is_late(at: Seq, events: &[Envelope]) -> bool {
+    let decision = events.iter().find(|envelope| envelope.seq == at);
+    decision.is_some_and(|one| matches!(&one.event, Event::HoldResolved(resolved) if resolved.late))
+}
+
+/// What each rule demands of those who decide; of a hold that is decided, what it demanded last.
+pub(crate) fn demands(row: &HoldRow, run: &Run, events: &[Envelope]) -> Vec<Demand> {
+    if let Some(open) = run.hold(row.id.key) {
+        return open.demands.clone();
+    }
+    let last = events.iter().rev().find_map(|envelope| match &envelope.event {
+        Event::HoldOpened(opened) if opened.hold == row.id.key => Some(opened.demands.clone()),
+        Event::HoldEdited(edited) if edited.hold == row.id.key => Some(edited.demands.clone()),
+        _ => None,
+    });
+    last.unwrap_or_default()
 }
 
 pub(crate) fn recorded(at: Seq, events: &[Envelope]) -> Option<RecordedDecision> {

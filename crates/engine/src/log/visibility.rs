@@ -14,7 +14,7 @@ use standfast_store::{AudienceMember, RunFilter, StoredRun, UnreadableRun};
 
 use super::Log;
 use crate::EngineError;
-use crate::auth::{Party, Principal, Scope, may_see};
+use crate::auth::{Party, Principal, Scope, is_let_in, may_see};
 
 /// Runs whose facts are remembered.
 const REMEMBERED: usize = 8192;
@@ -75,7 +75,20 @@ impl Log {
 
     /// A run as it is stored, if the caller may see it. A foreign run and one that does not exist look alike (T15).
     pub(crate) async fn visible(&self, who: &Principal, run: RunId) -> Result<StoredRun, EngineError> {
-        self.stored_if(who, run, |facts| self.may_see(who, facts)).await
+        self.seen_by(who, run).await?;
+        self.load(run).await
+    }
+
+    /// Finds nothing unless the caller may see the run: by what never changes of it, or because something of it was
+    /// escalated or handed on to them. Whoever may not see it costs two looks, whether there is such a run or not.
+    pub(crate) async fn seen_by(&self, who: &Principal, run: RunId) -> Result<(), EngineError> {
+        match self.known_to(who, run, |facts| self.may_see(who, facts)).await {
+            Err(EngineError::NotFound) => match self.load(run).await {
+                Ok(stored) if is_let_in(who, &stored.row.run) => Ok(()),
+                Ok(_) | Err(_) => Err(EngineError::NotFound),
+            },
+            known => known,
+        }
     }
 
     /// Owners, approvers and administrators of the run's tenant.

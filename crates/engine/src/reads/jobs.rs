@@ -35,7 +35,7 @@ pub struct JobList {
     pub session: Option<SessionId>,
     /// Those that have ended instead of those that have not.
     pub over: bool,
-    /// Only those whose runs changed at this instant or later; none means any. Of those that are over.
+    /// Only those whose runs changed at this instant or later; none means any. For jobs that have ended.
     pub since: Option<Timestamp>,
     /// Where to go on.
     pub cursor: Option<u64>,

@@ -376,7 +376,8 @@ impl Sessions {
         }
     }
 
-    async fn state_of(&self, run: &Run) -> Result<ExecutionState, EngineError> {
+    /// A run as one flat value.
+    pub(crate) async fn state_of(&self, run: &Run) -> Result<ExecutionState, EngineError> {
         let definition = self.log.definition(&run.facts.agent, run.state.definition).await?;
         let events = self.log.events(run.facts.id, Seq(0)).await?;
         Ok(execution_state(run, &definition, &events))

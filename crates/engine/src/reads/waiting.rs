@@ -23,7 +23,7 @@ impl Reads {
     }
 
     /// What is stored of a run as soon as it waits or ends, or when `at_most` has passed. Whoever made it go on has a ticket
-    /// for what it comes to, and reads nothing then.
+    /// for how it settles, and reads nothing then.
     pub async fn settled(
         &self,
         who: &Principal,

@@ -12,7 +12,11 @@ use standfast_core::event::Inbox;
 use standfast_core::id::StorageKind;
 use standfast_core::name::{InboxName, ToolName};
 use standfast_core::time::Millis;
+use standfast_policy::call::ToolDefault;
+use standfast_policy::effect_key::KeyTemplate;
+use standfast_policy::hours::BusinessHours;
 
+use super::rules::Rules;
 use crate::auth::Approvers;
 use crate::model::Model;
 use crate::tool::Tool;
@@ -27,7 +31,7 @@ pub struct Agent {
     /// The name of that definition.
     pub digest: Digest,
     /// The same where one held call holds its whole reply, for runs that begin where that is the custom; none where the
-    /// definition says so itself, or the configuration says no.
+    /// definition says so itself, or the configuration turns it off.
     pub batched: Option<PinnedDefinition>,
     /// What it asks.
     pub model: Arc<dyn Model>,
@@ -35,8 +39,19 @@ pub struct Agent {
     pub tools: BTreeMap<ToolName, Arc<dyn Tool>>,
     /// Which of its tools a person is asked about.
     pub needs_approval: BTreeSet<ToolName>,
-    /// Who may decide beside the owner.
+    /// How many people must agree before a call runs, of tools where it is more than one.
+    pub quorum: BTreeMap<ToolName, u32>,
+    /// Those of them, and of the others, whose entries do not say whether a person is asked: then it goes by their type, and
+    /// the policy's default is for those that may change something.
+    pub says_nothing: BTreeSet<ToolName>,
+    /// What its calls are judged by, beside what its tools say.
+    pub rules: Rules,
+    /// Who may decide.
     pub approvers: Approvers,
+    /// What names the effects of its tools, where they have one: at most one start has each.
+    pub effect_keys: BTreeMap<ToolName, KeyTemplate>,
+    /// The hours in which the spans of its holds are counted; none means all.
+    pub hours: Option<Arc<BusinessHours>>,
     /// How many of its runs are worked on at once.
     pub worker_pool: usize,
     /// How long each may work, waiting left out; without limit when it is none.
@@ -79,7 +94,12 @@ impl Agent {
             model,
             tools: BTreeMap::new(),
             needs_approval: BTreeSet::new(),
+            quorum: BTreeMap::new(),
+            says_nothing: BTreeSet::new(),
+            rules: Rules::default(),
             approvers: Approvers::default(),
+            effect_keys: BTreeMap::new(),
+            hours: None,
             worker_pool: WORKER_POOL,
             may_work: None,
             history_tokens: HISTORY_TOKENS,
@@ -96,6 +116,23 @@ impl Agent {
 }
 
 impl Agent {
+    /// Whether starts of its calls may claim effects by name.
+    #[must_use]
+    pub fn may_claim_effects(&self) -> bool {
+        !self.effect_keys.is_empty() || self.rules.name_effects()
+    }
+
+    /// What one of its tools says where no rule matches (C32).
+    #[must_use]
+    pub fn tool_default(&self, tool: &ToolName) -> ToolDefault {
+        match (self.needs_approval.contains(tool), self.says_nothing.contains(tool)) {
+            (true, false) => ToolDefault::RequiresApproval,
+            (true, true) => ToolDefault::ChangesWorld,
+            (false, false) => ToolDefault::NeedsNoApproval,
+            (false, true) => ToolDefault::ReadOnly,
+        }
+    }
+
     /// Whether a run with this definition is pinned to the agent as it is now.
     #[must_use]
     pub fn pins(&self, digest: Digest) -> bool {

@@ -11,24 +11,26 @@ use standfast_core::command::{Choice, Command, Decide, Reject, Resolve, StoredCa
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
-use standfast_core::hold::HoldKind;
+use standfast_core::hold::{Demand, HoldKind};
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::message::Message;
 use standfast_core::name::ToolName;
 use standfast_core::policy::Role;
 use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
-use standfast_core::run::Facts;
+use standfast_core::run::Run;
+use standfast_core::time::Timestamp;
 use standfast_core::transcript::stored_call;
 use standfast_store::StoreError;
 
 use super::Submit;
 use crate::EngineError;
-use crate::auth::{Approvers, Principal, Scope, may_decide};
+use crate::auth::{Approvers, Principal, Scope, Standing, ToDecide, may_decide, may_decide_as_well};
 use crate::commit::{Authority, Change, IdempotencyKey, is_leased_elsewhere};
 use crate::drive::account::account;
+use crate::drive::effects::{EffectCall, is_claimed_meanwhile};
 use crate::drive::{Acceptance, DriveGuard, Queue, TakenRun};
-use crate::log::{Snapshot, needs, recorded};
+use crate::log::{Snapshot, demands, needs, recorded};
 use crate::policy;
 use crate::tool::Tool;
 
@@ -269,6 +271,8 @@ impl Submit {
                 Err(EngineError::Refused(Refusal::NoSuchHold(_))) => {}
                 // Another node works on the run, and goes on with it.
                 Err(EngineError::Store(error)) if is_leased_elsewhere(error) => {}
+                // Another run began the same effect: the decision counts, and whoever drives this run asks again.
+                Err(error) if is_claimed_meanwhile(error) => {}
                 Ok(_) | Err(_) => break,
             }
             let snapshot = match by {
@@ -308,11 +312,20 @@ impl Submit {
         if let Some(agent) = &agent {
             what.cut_secrets(&holds, &agent.tools);
         }
-        let role = authority(by, facts, &holds, &self.host.approvers(&facts.agent));
         let closed = holds.iter().find_map(|hold| hold.closed.as_ref());
-        let recorded = match closed {
-            Some(closed) => recorded(closed.seq, snapshot.log().await?),
-            None => None,
+        let (recorded, log) = match closed {
+            Some(closed) => (recorded(closed.seq, snapshot.log().await?), snapshot.log().await?),
+            None => (None, &[] as &[Envelope]),
+        };
+        let mut demanding = Vec::new();
+        for hold in &holds {
+            demanding.push((hold, demands(hold, &row.run, log)));
+        }
+        let approvers = self.host.approvers(&facts.agent);
+        let standing = authority(by, &row.run, &demanding, &approvers, self.host.clock.now());
+        let (role, counts_for) = match standing {
+            Some(standing) => (Some(standing.role), standing.counts_for),
+            None => (None, Vec::new()),
         };
         let definition = self.log.definition(&facts.agent, row.run.state.definition).await?;
         let is_open = role.is_some() && closed.is_none();
@@ -327,7 +340,8 @@ impl Submit {
         let can_begin = |hold: &&HoldRow| {
             let called = row.run.call(hold.id.key.call).map(|call| &call.tool);
             let tool = called.and_then(|tool| agent.as_ref()?.tools.get(tool));
-            tool.is_some_and(|tool| tool.look(&account(facts)).is_none())
+            let wants_a_look = agent.as_ref().is_some_and(|agent| agent.rules.wants_a_look());
+            tool.is_some_and(|tool| tool.look(&account(facts)).is_none()) && !wants_a_look
         };
         let mut begins = Vec::new();
         if let Some(taking) = &taking {
@@ -337,12 +351,21 @@ impl Submit {
         // What is about to be decided: edited arguments where there are some, the stored ones otherwise.
         let arguments =
             |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
-        let verdicts = policy::of_run(agent.as_deref(), &definition, &row.run, arguments);
+        let now = self.host.clock.now();
+        let mut verdicts = policy::of_run(agent.as_deref(), &definition, (&row.run, now), &arguments);
+        if let Some(agent) = agent.as_deref().filter(|agent| is_open && agent.may_claim_effects()) {
+            let effect = |hold: &HoldRow| {
+                let no = hold.id.key.call;
+                Some(EffectCall { no, tool: hold.tool.clone()?, arguments: arguments(no)? })
+            };
+            let calls: Vec<EffectCall> = holds.iter().filter_map(effect).collect();
+            self.drives.see_to_effects(&row.run, agent, calls, &mut verdicts).await?;
+        }
         let endings = self.endings(who, &what).await?;
         let command = what.command(once.and_then(IdempotencyKey::chosen_key), message);
         let mut change = Change {
             actor: by.actor(),
-            authority: Authority { role, verdicts, recorded },
+            authority: Authority { role, counts_for, verdicts, recorded },
             commands: std::iter::once(command).chain(begins).collect(),
             writes: self.commit.mark(who, once),
         };
@@ -406,13 +429,39 @@ impl Submit {
     }
 }
 
-/// In what role somebody may decide all of these; none when one of them is not theirs.
-fn authority(by: &Decider, facts: &Facts, holds: &[HoldRow], approvers: &Approvers) -> Option<Role> {
-    let role = |hold: &HoldRow| match by {
-        Decider::Person(who) => may_decide(who, facts, hold.into(), approvers),
-        Decider::Callback(_) => (hold.kind == HoldKind::External).then_some(Role::Callback),
+/// By what right somebody may decide all of these; none when one of them is not theirs.
+pub(super) fn authority(
+    by: &Decider,
+    run: &Run,
+    holds: &[(&HoldRow, Vec<Demand>)],
+    approvers: &Approvers,
+    now: Timestamp,
+) -> Option<Standing> {
+    let standing = |(hold, demands): &(&HoldRow, Vec<Demand>)| match by {
+        Decider::Person(who) => {
+            let to_decide = ToDecide { kind: hold.kind, tool: hold.tool.as_ref(), demands };
+            let named = may_decide(who, &run.facts, to_decide, approvers).ok();
+            let open = run.hold(hold.id.key);
+            let as_well = || may_decide_as_well(who, run, open?, approvers, now);
+            match named {
+                // Who is named for one rule may have been asked about another one later on.
+                Some(mut named) => {
+                    let more = as_well().map(|standing| standing.counts_for).unwrap_or_default();
+                    named.counts_for.extend(more);
+                    Some(named)
+                }
+                None => as_well(),
+            }
+        }
+        Decider::Callback(_) => {
+            let reports = Standing { role: Role::Callback, counts_for: Vec::new() };
+            (hold.kind == HoldKind::External).then_some(reports)
+        }
     };
-    let mut roles = holds.iter().map(role);
-    let first = roles.next()?;
-    roles.try_fold(first?, |first, role| role.map(|_| first))
+    let mut standings = holds.iter().map(standing);
+    let first = standings.next()??;
+    standings.try_fold(first, |mut all, one| {
+        all.counts_for.extend(one?.counts_for);
+        Some(all)
+    })
 }

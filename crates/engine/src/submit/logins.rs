@@ -17,7 +17,7 @@ use standfast_store::pipeline::Writes;
 
 use super::{Decision, Submit};
 use crate::EngineError;
-use crate::auth::{Principal, may_decide};
+use crate::auth::{Principal, ToDecide, may_decide};
 use crate::commit::{Authority, Change, Commit};
 use crate::drive::Drives;
 use crate::drive::account::account;
@@ -142,13 +142,16 @@ impl Logins {
         let agent = self.host.agent(&facts.agent)?;
         let row = snapshot.hold(hold.key).await?.ok_or(EngineError::NotFound)?;
         let approvers = self.host.approvers(&facts.agent);
-        let authority = may_decide(who, facts, (&row).into(), &approvers);
+        let authority = may_decide(who, facts, ToDecide::of(&row, snapshot.run()), &approvers);
         let before = self.log.definition(&facts.agent, snapshot.run().state.definition).await?;
         let PinnedDefinition { definition, digest } = agent.pin_like(&before);
         let put = self.log.put_definition(digest, &definition);
         let change = Change {
             actor: Actor::Person(who.user.clone()),
-            authority: Authority { role: authority, ..Authority::default() },
+            authority: Authority {
+                role: authority.ok().map(|standing| standing.role),
+                ..Authority::default()
+            },
             commands: vec![Command::Repin { definition: digest }],
             writes: Writes { puts: vec![put], ..Writes::default() },
         };

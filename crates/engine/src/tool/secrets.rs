@@ -168,6 +168,8 @@ impl Secrets {
         Ask {
             reason: ask.reason.map(|reason| self.cut(reason)),
             warning: ask.warning.map(|warning| self.cut(warning)),
+            // What rules say is no tool's business.
+            stakes: ask.stakes,
             question: ask.question.map(|question| self.cut_body(question)),
             options: ask.options.into_iter().map(|option| self.cut(option)).collect(),
             answer_schema: ask.answer_schema.map(|schema| self.cut_json(schema)),

@@ -34,7 +34,7 @@ struct RestNote {
 #[derive(Debug)]
 pub(crate) struct RestSlot(oneshot::Sender<RestNote>);
 
-/// What a caller has of a run that is driven because they asked for it: what the run comes to, once it rests.
+/// What a caller has of a run that is driven because they asked for it: how the run stands, once it rests.
 #[derive(Debug)]
 pub struct RestTicket {
     note: oneshot::Receiver<RestNote>,
@@ -48,7 +48,7 @@ pub(crate) fn rest_slot(listener: Arc<RunListener>) -> (RestSlot, RestTicket) {
 }
 
 impl RestSlot {
-    /// Whether nobody waits for it any more.
+    /// Whether its caller has stopped waiting.
     pub(crate) fn is_unwanted(&self) -> bool {
         self.0.is_closed()
     }

@@ -85,7 +85,7 @@ impl Work {
         Ok(taken)
     }
 
-    /// What waits for an agent in an inbox.
+    /// The pending tasks of an agent in an inbox.
     async fn claimable(&self, filter: RunFilter, room: usize) -> Result<Vec<RunRow>, StoreError> {
         let mut found = Vec::new();
         for tenant in self.log.tenants().await? {

@@ -2,10 +2,8 @@
 //!
 //! Reads YAML as the configuration does: into a tree of JSON, and that with places.
 
-use std::collections::BTreeSet;
-
+use standfast_core::approver::Person;
 use standfast_core::name::{AgentName, ToolName, UserId};
-use standfast_policy::approver::Person;
 use standfast_policy::call::Call;
 use standfast_policy::policy::{Compilation, Policy, compile};
 use standfast_policy::problem::Severity;
@@ -41,11 +39,7 @@ pub(crate) fn call(tool: &str, arguments: &str) -> Call {
     Call {
         tool: ToolName::new(tool).unwrap(),
         agent: AgentName::new("helper").unwrap(),
-        caller: Person {
-            user: UserId::new("olga").unwrap(),
-            groups: BTreeSet::new(),
-            roles: BTreeSet::new(),
-        },
+        caller: Person::of(UserId::new("olga").unwrap()),
         session: None,
         arguments: Arguments::parse(arguments),
     }

@@ -9,7 +9,7 @@ use standfast_policy::call::ToolDefault;
 use standfast_policy::policy::Policy;
 use standfast_policy::problem::Severity;
 
-const PAGE: &str = include_str!("../../policy.md");
+const PAGE: &str = include_str!("../../../../docs/policy.md");
 
 /// The YAML blocks with the words behind their fence.
 fn blocks() -> Vec<(String, String)> {

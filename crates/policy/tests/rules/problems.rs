@@ -331,7 +331,7 @@ fn several_rules_add_up() {
     assert_eq!(deadlines.remind_at.unwrap().0, 3_600_000);
     assert_eq!(decision.terms.on_timeout, Some(standfast_core::hold::OnTimeout::Fail));
     assert_eq!(decision.terms.on_deny, Some(standfast_core::hold::OnDeny::Cancel));
-    assert_eq!((decision.risk, decision.reversible), (Some(standfast_policy::rule::Risk::High), Some(false)));
+    assert_eq!((decision.risk, decision.reversible), (Some(standfast_core::hold::Risk::High), Some(false)));
     assert_eq!(decision.effect_keys[0].as_str(), "refund:p1");
     assert_eq!(decision.budgets.len(), 1);
     let verdicts = decision.verdicts();
@@ -418,4 +418,13 @@ fn diff_explain_and_back_test() {
 fn a_policy_can_be_shared() {
     fn is_shared<T: Send + Sync + 'static>() {}
     is_shared::<standfast_policy::policy::Policy>();
+}
+
+/// A rule that cannot be read does not shift the places of those behind it.
+#[test]
+fn places_count_rules_that_are_left_out() {
+    let problems = compiled("{rules: [{id: a, alow: x}, {id: b, allow: x, approvers: [owner]}]}").problems;
+    let places: Vec<String> = problems.iter().map(|problem| problem.place.to_string()).collect();
+    assert!(places.iter().any(|place| place == "policy.rules[0].alow"), "{places:?}");
+    assert!(places.iter().any(|place| place.starts_with("policy.rules[1]")), "{places:?}");
 }

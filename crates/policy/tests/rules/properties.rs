@@ -4,12 +4,12 @@
 use super::common::call;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
+use standfast_core::approver::{Approver, Person, SelfApproval};
 use standfast_core::digest;
 use standfast_core::hold::OnTimeout;
 use standfast_core::name::{GrantId, GroupName, RuleId, UserId};
 use standfast_core::policy::Effect;
 use standfast_core::time::{Millis, Timestamp};
-use standfast_policy::approver::{Approver, Person};
 use standfast_policy::call::{Call, ToolDefault};
 use standfast_policy::decision::{Decision, strictest, strictness};
 use standfast_policy::diff::{Loosening, diff};
@@ -17,7 +17,7 @@ use standfast_policy::grant::{Freedom, Grant, GrantReach, GrantRequest, HeldCall
 use standfast_policy::matching::RuleOutcome;
 use standfast_policy::policy::{Policy, compile};
 use standfast_policy::quorum::{Ballot, BallotState, Electorate, Requirement, VoteAction};
-use standfast_policy::rule::{PolicyFile, SelfApproval};
+use standfast_policy::rule::PolicyFile;
 use standfast_policy::value::{ArgumentPath, Arguments};
 use standfast_policy::witness::Coverage;
 

@@ -77,6 +77,12 @@ impl SignedHeadsArgs {
 }
 
 impl AuditTarget {
+    /// This file, or else what a configuration names.
+    pub(super) fn new(file: Option<PathBuf>, config: PathBuf) -> AuditTarget {
+        let config = file.is_none().then_some(config);
+        AuditTarget { file, config }
+    }
+
     /// What the configuration says of signed heads.
     fn heads(&self) -> Result<Option<HeadSettings>, String> {
         let Some(path) = &self.config else { return Ok(None) };

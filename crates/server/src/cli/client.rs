@@ -1,23 +1,28 @@
 //! Asking a server over its native API: one request, one answer, one exit code.
 //!
-//! Knows addresses, statuses and pages, not what is asked. Plain HTTP only: the server listens on this machine. A
-//! command makes the text that is printed; printing and exit codes are here.
+//! Knows addresses, statuses and pages, not what is asked. Whom https is spoken with is `trust.rs`, the server that is
+//! asked when nobody names one `profile.rs`. A command makes the text that is printed; printing and exit codes are here.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use ureq::tls::TlsConfig;
 
 use super::plain::{Text, plain};
+use super::{profile, trust};
 
 /// How long to try to reach a server.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long an answer may take that need not wait for anybody.
 const SOON: Duration = Duration::from_secs(60);
+/// The server that is asked when nobody names one.
+const USUAL_SERVER: &str = "http://127.0.0.1:8080";
 /// Items asked for at once; the server's largest page.
 const PAGE: &str = "200";
 
@@ -27,17 +32,33 @@ pub(super) struct ServerArgs {
     /// Print the server's JSON response instead of text.
     #[arg(long)]
     json: bool,
-    /// The URL of the server.
-    #[arg(long, value_name = "URL", env = "STANDFAST_SERVER", default_value = "http://127.0.0.1:8080")]
-    server: String,
+    /// The URL of the server. Default: that of `standfast login`, else http://127.0.0.1:8080.
+    #[arg(long, value_name = "URL", env = "STANDFAST_SERVER")]
+    server: Option<String>,
     /// The API key. Prefer the environment variable: other users can read arguments.
     #[arg(long, value_name = "KEY", env = "STANDFAST_KEY", hide_env_values = true)]
     key: Option<Key>,
+    /// A PEM file with authorities that the server's certificate may be from, beside those that this machine trusts.
+    #[arg(long, value_name = "FILE", env = "STANDFAST_AUTHORITY")]
+    authority: Option<PathBuf>,
+}
+
+impl ServerArgs {
+    /// This server and no other.
+    pub(super) fn for_server(server: String, key: Option<Key>, authority: Option<PathBuf>) -> ServerArgs {
+        ServerArgs { json: true, server: Some(server), key, authority }
+    }
 }
 
 /// An API key; not for the screen.
 #[derive(Clone)]
-struct Key(String);
+pub(super) struct Key(String);
+
+impl Key {
+    pub(super) fn new(text: String) -> Key {
+        Key(text)
+    }
+}
 
 impl std::str::FromStr for Key {
     type Err = std::convert::Infallible;
@@ -83,6 +104,8 @@ pub(super) enum Form {
 pub(super) struct Server {
     base: String,
     key: Option<Key>,
+    /// How https is spoken; none for a server that is asked without.
+    tls: Option<TlsConfig>,
     pub(super) form: Form,
 }
 
@@ -132,40 +155,58 @@ pub(super) fn segment(text: &str) -> String {
 }
 
 impl Server {
-    fn at(asking: &ServerArgs, form: Form) -> Result<Server, Failure> {
-        let url = asking.server.as_str();
-        let no = |why: &str| Failure::CouldNotAsk(format!("{}: {why}", plain(url)));
-        match url.split_once("://") {
-            Some(("http", rest)) if !rest.is_empty() => {
-                let (base, key) = (url.trim_end_matches('/').to_owned(), asking.key.clone());
-                Ok(Server { base, key, form })
+    pub(super) fn at(asking: &ServerArgs, form: Form) -> Result<Server, Failure> {
+        let profile = profile::load().map_err(Failure::CouldNotAsk)?;
+        let named = asking.server.clone().or_else(|| Some(profile.as_ref()?.server.clone()));
+        let url = named.unwrap_or_else(|| USUAL_SERVER.to_owned());
+        let base = url.trim_end_matches('/').to_owned();
+        // What the profile says is for its own server only.
+        let profile = profile.filter(|profile| profile.server == base);
+        let key = asking.key.clone().or_else(|| profile.as_ref()?.key.clone().map(Key));
+        let authority = asking.authority.clone().or_else(|| profile?.authority);
+        let tls = match url.split_once("://") {
+            Some(("http", rest)) if !rest.is_empty() => None,
+            Some(("https", rest)) if !rest.is_empty() => {
+                Some(trust::config(authority.as_deref()).map_err(Failure::CouldNotAsk)?)
             }
-            Some(("https", _)) => {
-                Err(no("https is not supported; run the command on the server's machine, over http"))
+            Some(_) | None => {
+                let why =
+                    "not a server URL; write it like http://127.0.0.1:8080 or https://standfast.example.org";
+                return Err(Failure::CouldNotAsk(format!("{}: {why}", plain(&url))));
             }
-            Some(_) | None => Err(no("not a server URL; write it like http://127.0.0.1:8080")),
-        }
+        };
+        Ok(Server { base, key, tls, form })
+    }
+
+    fn agent(&self, patience: Patience) -> ureq::Agent {
+        agent(patience, self.tls.as_ref())
     }
 
     pub(super) fn get(&self, path: &str) -> Result<String, Failure> {
-        let request = self.identified(agent(Patience::Usual).get(self.url(path)));
+        let request = self.identified(self.agent(Patience::Usual).get(self.url(path)));
         self.answer(request.call(), "")
     }
 
     pub(super) fn post(&self, path: &str, body: &str, patience: Patience) -> Result<String, Failure> {
-        let request = self.identified(agent(patience).post(self.url(path)));
+        let request = self.identified(self.agent(patience).post(self.url(path)));
         let request = request.header("content-type", "application/json");
         self.answer(request.send(body), "; the request may still have been processed, check before you retry")
     }
 
+    pub(super) fn put(&self, path: &str, body: &str) -> Result<String, Failure> {
+        let request = self.identified(agent(Patience::Usual).put(self.url(path)));
+        let request = request.header("content-type", "application/json");
+        self.answer(request.send(body), "; sending it again changes nothing twice")
+    }
+
     pub(super) fn delete(&self, path: &str) -> Result<String, Failure> {
-        let request = self.identified(agent(Patience::Usual).delete(self.url(path)));
+        let request = self.identified(self.agent(Patience::Usual).delete(self.url(path)));
         self.answer(request.call(), "")
     }
 
     /// Events as they come, from behind the one with this number.
     pub(super) fn stream(&self, path: &str, after: u64) -> Result<impl BufRead + use<>, Failure> {
-        let request = agent(Patience::Any).get(self.url(path)).header("accept", "text/event-stream");
+        let request = self.agent(Patience::Any).get(self.url(path)).header("accept", "text/event-stream");
         let asked = self.identified(request).header("last-event-id", after.to_string()).call();
         match asked {
             Ok(response) if response.status().is_success() => {
@@ -293,7 +334,7 @@ impl std::fmt::Display for Problem {
     }
 }
 
-fn agent(patience: Patience) -> ureq::Agent {
+pub(super) fn agent(patience: Patience, tls: Option<&TlsConfig>) -> ureq::Agent {
     let limit = match patience {
         Patience::Usual => Some(SOON),
         Patience::Any => None,
@@ -305,6 +346,10 @@ fn agent(patience: Patience) -> ureq::Agent {
         .proxy(None)
         .timeout_connect(Some(CONNECT))
         .timeout_global(limit);
+    let config = match tls {
+        Some(tls) => config.tls_config(tls.clone()),
+        None => config,
+    };
     config.build().into()
 }
 

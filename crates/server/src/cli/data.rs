@@ -10,6 +10,9 @@ use standfast::config::{self, LoadError, Unset};
 use standfast::database::Database;
 use standfast_engine::secrets::SigningKey;
 
+/// The configuration file that is taken when nobody names one and it is in the current directory.
+const USUAL_CONFIG: &str = "standfast.yaml";
+
 /// Why there is no data directory.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoDirectory {
@@ -17,17 +20,57 @@ pub(super) enum NoDirectory {
     Unknown,
     #[error("cannot use the data directory {path}: {error}")]
     Unusable { path: PathBuf, error: std::io::Error },
+    #[error(
+        "the folder {missing} does not exist, so {path} was not created; check the path for typing mistakes, or create \
+         the folder first: mkdir -p {missing}"
+    )]
+    Missing { path: PathBuf, missing: PathBuf },
 }
 
-/// The data directory: the wanted one, else the usual one; made when it is missing.
+/// The configuration file that a server goes by: the named one, else `standfast.yaml` in the current directory, if it is
+/// there. The same for every command, so that they all mean the same database.
+pub(super) fn config_file(named: Option<&Path>) -> Option<PathBuf> {
+    let usual = || Some(PathBuf::from(USUAL_CONFIG)).filter(|usual| usual.is_file());
+    named.map(Path::to_owned).or_else(usual)
+}
+
+/// Creates the folder of a database, the last one of its path only: a mistyped path is an error, not a new and empty
+/// database.
+pub(super) fn make_folder_of(database: &Path) -> Result<(), NoDirectory> {
+    match database.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => make_last_folder(folder, 0o755),
+        None => Ok(()),
+    }
+}
+
+fn make_last_folder(path: &Path, mode: u32) -> Result<(), NoDirectory> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    match DirBuilder::new().mode(mode).create(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let missing = path.parent().unwrap_or(path).to_owned();
+            Err(NoDirectory::Missing { path: path.to_owned(), missing })
+        }
+        Err(error) => Err(NoDirectory::Unusable { path: path.to_owned(), error }),
+    }
+}
+
+/// The data directory: the wanted one, else the usual one; made when it is missing, of the wanted one only its last
+/// folder.
 pub(super) fn directory(wanted: Option<&Path>) -> Result<PathBuf, NoDirectory> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || {
         let share = || variable("HOME").map(|home| home.join(".local").join("share"));
         variable("XDG_DATA_HOME").or_else(share).map(|share| share.join("standfast"))
     };
-    let path = wanted.map(Path::to_owned).or_else(usual).ok_or(NoDirectory::Unknown)?;
     // What is kept there is for the server's own eyes.
+    if let Some(wanted) = wanted {
+        make_last_folder(wanted, 0o700)?;
+        return Ok(wanted.to_owned());
+    }
+    let path = usual().ok_or(NoDirectory::Unknown)?;
     match DirBuilder::new().recursive(true).mode(0o700).create(&path) {
         Ok(()) => Ok(path),
         Err(error) => Err(NoDirectory::Unusable { path, error }),
@@ -65,7 +108,7 @@ pub(super) enum NoDatabase {
 
 /// The database that a server started with these arguments works on.
 pub(super) fn of_server(config: Option<&Path>, data: Option<&Path>) -> Result<Database, NoDatabase> {
-    let named = config.map(|path| config::load(path, Unset::Allow)).transpose()?;
+    let named = config_file(config).map(|path| config::load(&path, Unset::Allow)).transpose()?;
     match named.and_then(|config| config.database) {
         Some(database) => Ok(database),
         None => Ok(Database::Sqlite(database(&directory(data)?))),

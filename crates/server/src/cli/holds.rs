@@ -2,6 +2,8 @@
 //!
 //! Arguments are shown and sent as they are written, byte for byte: what is approved is what runs.
 
+mod people;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -37,6 +39,16 @@ enum HoldsCommand {
     Deny(Deny),
     /// Answer a question.
     Answer(Answer),
+    /// Ask somebody in particular about a hold.
+    Assign(people::Assign),
+    /// Assign a hold to yourself.
+    Take(Show),
+    /// Ask nobody in particular any more.
+    Release(Show),
+    /// Let somebody else decide a hold in your place for a while.
+    Delegate(people::Delegate),
+    /// Give a hold that expired and was kept a new deadline.
+    Reopen(people::Reopen),
 }
 
 #[derive(Debug, Args)]
@@ -134,6 +146,11 @@ pub(super) fn run(holds: &Holds) -> ExitCode {
             let decision = Decision { value: Some(value), ..Decision::of("answer") };
             ask(asking, |server| decide(server, id, &decision))
         }
+        Some(HoldsCommand::Assign(wanted)) => people::assign(wanted),
+        Some(HoldsCommand::Take(Show { id, asking })) => people::change(asking, id, "take", "{}"),
+        Some(HoldsCommand::Release(Show { id, asking })) => people::change(asking, id, "release", "{}"),
+        Some(HoldsCommand::Delegate(wanted)) => people::delegate(wanted),
+        Some(HoldsCommand::Reopen(wanted)) => people::reopen(wanted),
     }
 }
 
@@ -266,6 +283,7 @@ impl DecisionResponse {
             (None, Some(votes), Some(needed), _) => {
                 format!("{id}  {} ({votes} of {needed} votes)\n", self.outcome)
             }
+            (None, _, _, _) if self.outcome.raw() == "changed" => format!("{}\n", self.hold.asked()),
             (None, _, _, Some(digest)) => format!("{id}  {}, still open; digest: {digest}\n", self.outcome),
             (None, ..) => format!("{id}  {}, still open\n", self.outcome),
         }
@@ -290,6 +308,9 @@ pub(super) struct HoldBody {
     assignee: Option<Text>,
     decided: Option<DecisionRecord>,
     arguments_text: Option<Text>,
+    deciders: Option<Text>,
+    why_not: Option<Text>,
+    risk: Option<Text>,
     reason: Option<Text>,
     question: Option<Text>,
     #[serde(default)]
@@ -298,6 +319,20 @@ pub(super) struct HoldBody {
     data: Option<Box<RawValue>>,
     #[serde(default)]
     path: Vec<ParentRun>,
+    votes: Option<people::Votes>,
+    #[serde(default)]
+    demands: Vec<people::Demand>,
+    assigned_until: Option<Text>,
+    remind_at: Option<Text>,
+    grace_ends_at: Option<Text>,
+    #[serde(default)]
+    escalations: Vec<people::Escalation>,
+    #[serde(default)]
+    delegations: Vec<people::Delegation>,
+    #[serde(default)]
+    muted: bool,
+    #[serde(default)]
+    late: bool,
 }
 
 /// A run above the one that waits.
@@ -316,6 +351,16 @@ impl HoldBody {
         format!("{id}  {kind}{tool} ({agent}): {state}")
     }
 
+    /// One line: who is asked now.
+    fn asked(&self) -> String {
+        let assignee = self.assignee.as_ref().map_or("nobody in particular".to_owned(), Text::to_string);
+        let people = people::page(self);
+        let mut lines = vec![format!("{}  assigned to {assignee}", self.id)];
+        lines.extend(self.expires_at.iter().map(|at| format!("expires:  {at}")));
+        lines.extend(people.lines().map(str::to_owned));
+        lines.join("\n")
+    }
+
     fn page(&self) -> String {
         let HoldBody { id, run, agent, session, kind, opened_at, .. } = self;
         let state = self.decided.as_ref().map_or(self.state.to_string(), DecisionRecord::to_string);
@@ -332,6 +377,9 @@ impl HoldBody {
             ("assignee: ", &self.assignee),
             ("tool:     ", &self.tool),
             ("digest:   ", &self.digest),
+            ("risk:     ", &self.risk),
+            ("decides:  ", &self.deciders),
+            ("not you:  ", &self.why_not),
         ];
         for (name, value) in more {
             text.extend(value.iter().map(|value| format!("{name}{value}\n")));
@@ -339,6 +387,7 @@ impl HoldBody {
         if self.revision > 0 {
             text.push_str(&format!("revision: {}\n", self.revision));
         }
+        text.push_str(&people::page(self));
         let blocks =
             [("reason", &self.reason), ("question", &self.question), ("arguments", &self.arguments_text)];
         for (name, value) in blocks {

@@ -22,6 +22,7 @@ use standfast_surfaces::http::rfc3339;
 
 use super::data::{self, NoDatabase};
 use super::plain::{plain, table};
+use super::running::{self, RunningServer};
 
 /// Tries for a prefix that nobody has: there are 2^40 of them.
 const TRIES: usize = 8;
@@ -103,6 +104,11 @@ enum Failure {
     Json(#[from] serde_json::Error),
     #[error("no unused key prefix was found; try again")]
     NoPrefix,
+    #[error(
+        "no key was created: this would write to {here}, but the server that runs with this data directory uses \
+         {theirs}; {advice}"
+    )]
+    OtherServer { here: String, theirs: String, advice: String },
     #[error("tenant {1} has no key with the prefix {0}; `standfast keys list --tenant {1}` lists its keys")]
     Unknown(String, String),
 }
@@ -121,7 +127,7 @@ pub(super) fn run(keys: &Keys) -> ExitCode {
         Err(failure) => {
             eprintln!("standfast: {failure}");
             match failure {
-                Failure::Unknown(..) => ExitCode::FAILURE,
+                Failure::Unknown(..) | Failure::OtherServer { .. } => ExitCode::FAILURE,
                 Failure::NoDatabase(_)
                 | Failure::Open(_)
                 | Failure::Folder(_)
@@ -135,7 +141,11 @@ pub(super) fn run(keys: &Keys) -> ExitCode {
 }
 
 fn open(which: &KeyStoreArgs) -> Result<KeyStore, Failure> {
-    Ok(match data::of_server(which.config.as_deref(), which.data.as_deref())? {
+    open_database(data::of_server(which.config.as_deref(), which.data.as_deref())?)
+}
+
+fn open_database(database: Database) -> Result<KeyStore, Failure> {
+    Ok(match database {
         Database::Sqlite(path) => KeyStore::File(CredentialFile::open(path)?),
         Database::Files(files) => KeyStore::Folder(CredentialFolder::open(&files.path)?),
         Database::Postgres(named) => {
@@ -185,8 +195,35 @@ fn wait<T>(answer: Answer<T>) -> Result<T, StoreError> {
     runtime.map_err(no_runtime)?.block_on(answer)
 }
 
+/// A key in a database that no running server reads would be refused by the one that does.
+fn refuse_other_server(which: &KeyStoreArgs, here: &str) -> Result<(), Failure> {
+    let data = data::directory(which.data.as_deref()).map_err(NoDatabase::from)?;
+    let servers = running::running(&data);
+    let Some(RunningServer { config, database, .. }) = servers.first() else { return Ok(()) };
+    if servers.iter().any(|server| server.database == here) {
+        return Ok(());
+    }
+    // Whoever names a configuration means its database.
+    if which.config.is_some() {
+        eprintln!(
+            "note: the server that runs with this data directory uses another database, {}",
+            plain(database)
+        );
+        return Ok(());
+    }
+    let advice = match config {
+        Some(config) => format!("pass its configuration: --config '{}'", config.display()),
+        None => "it serves the demo: run this where no standfast.yaml is".to_owned(),
+    };
+    Err(Failure::OtherServer { here: plain(here), theirs: plain(database), advice: plain(&advice) })
+}
+
 fn create(order: &Create) -> Result<String, Failure> {
-    let mut file = open(&order.which)?;
+    let database = data::of_server(order.which.config.as_deref(), order.which.data.as_deref())?;
+    let place = running::name_of(&database);
+    refuse_other_server(&order.which, &place)?;
+    let is_new = database.file().is_some_and(|file| !file.exists());
+    let mut file = open_database(database)?;
     let now = Clock::system().now();
     let mut scopes: BTreeSet<Scope> = match order.scopes.as_slice() {
         [] => Scope::usual(),
@@ -214,10 +251,13 @@ fn create(order: &Create) -> Result<String, Failure> {
         if order.which.json {
             let mut shown = as_json(&credential, now);
             shown["key"] = key.reveal().into();
+            shown["database"] = place.into();
             return Ok(format!("{shown}\n"));
         }
         // Beside standard output, so that `STANDFAST_KEY=$(standfast keys create …)` has the key alone.
         eprintln!("{}", remark(&facts, key.prefix(), expires_at, &order.which.tenant));
+        let new = if is_new { ", a new database that no server has used yet" } else { "" };
+        eprintln!("written to {}{new}", plain(&place));
         return Ok(format!("{}\n", key.reveal()));
     }
     Err(Failure::NoPrefix)

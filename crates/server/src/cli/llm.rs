@@ -23,8 +23,8 @@ use standfast_core::name::{AgentName, ToolName};
 use standfast_core::transcript::{AssistantReply, CallResult, Entry, ReplyCall, ResultKind, UserMessage};
 use standfast_engine::clock::{Clock, Stopwatch};
 use standfast_engine::model::{Live, ModelReply, Prompt};
+use standfast_models::error::Trouble;
 use standfast_models::provider::Provider;
-use standfast_models::trouble::Trouble;
 
 /// What can be asked about models.
 #[derive(Debug, Subcommand)]
@@ -87,6 +87,20 @@ fn named(config: &Config, name: &str) -> Result<Provider, String> {
             format!("there is no llm `{name}`; {}", advice.unwrap_or_else(|| "add it below `llms:`".into()))
         }
     })
+}
+
+/// Whether a provider answers, in a sentence: what it does, or what is wrong and what to do.
+pub(super) async fn answers(provider: Provider) -> Result<String, String> {
+    let found = try_out(provider).await?;
+    match &found.failed {
+        None if found.calls_tools => {
+            Ok(format!("{} answers in {} ms and calls tools", found.who, found.millis))
+        }
+        None => {
+            Ok(format!("{} answers in {} ms, but did not call the requested tool", found.who, found.millis))
+        }
+        Some(trouble) => Err(format!("{}: {trouble}\n{}", found.who, trouble.advice())),
+    }
 }
 
 /// What was found out.

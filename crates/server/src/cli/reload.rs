@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use standfast::config::{self, BuildError, LoadError, ServerParts, Surroundings, Unset};
+use standfast::config::{self, BuildError, LoadError, RestartKey, ServerParts, Surroundings, Unset};
 use standfast::database::Database;
 use standfast_engine::Engine;
 use standfast_engine::settings::Settings;
@@ -26,6 +26,8 @@ pub(super) struct FixedAtStart {
     pub(super) around: Surroundings,
     /// Whether there is a memory store beside it.
     pub(super) uses_memory: bool,
+    /// What the keys said that only a start reads.
+    pub(super) restart_keys: Vec<RestartKey>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -63,10 +65,17 @@ pub(super) async fn keep_up(
         }
         seen = Some(now);
         match taken(path, fixed, &overrule).await {
-            Ok(settings) => {
+            Ok((settings, restart)) => {
                 let agents: Vec<&str> = settings.agents.keys().map(|name| name.as_str()).collect();
                 tracing::info!(agents = agents.join(", "), "config: configuration reloaded");
                 engine.reload(settings);
+                if !restart.is_empty() {
+                    let keys = restart.join(", ");
+                    tracing::warn!(
+                        keys,
+                        "config: changed keys that need a restart, the old values stay in use"
+                    );
+                }
             }
             Err(error) => {
                 tracing::error!(
@@ -84,13 +93,15 @@ async fn news(fixed: &FixedAtStart) {
     }
 }
 
+/// The new settings, and the keys that changed and need a restart.
 async fn taken(
     path: &Path,
     fixed: &FixedAtStart,
     overrule: impl Fn(&mut Settings) -> Result<(), String>,
-) -> Result<Settings, NotTaken> {
-    let ServerParts { mut settings, database, uses_memory } =
-        config::load(path, Unset::Refuse)?.build(&fixed.around).await?;
+) -> Result<(Settings, Vec<&'static str>), NotTaken> {
+    let config = config::load(path, Unset::Refuse)?;
+    let restart = RestartKey::changed(&fixed.restart_keys, &config.restart_keys());
+    let ServerParts { mut settings, database, uses_memory } = config.build(&fixed.around).await?;
     // A memory store that is not needed any more does no harm.
     if database != fixed.database || (uses_memory && !fixed.uses_memory) {
         return Err(NotTaken::OtherStore);
@@ -98,5 +109,5 @@ async fn taken(
     overrule(&mut settings).map_err(NotTaken::Refused)?;
     let key = data::webhook_key(&fixed.around.data, settings.webhooks.key.take());
     settings.webhooks.key = Some(key.map_err(|no| NotTaken::Refused(no.to_string()))?);
-    Ok(settings)
+    Ok((settings, restart))
 }

@@ -3,23 +3,24 @@
 //! Opens the data directory, listens, says where, and serves until a signal. Without identities only this machine may
 //! call: any other address is refused, unless a flag insists.
 
-use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use standfast::config::file::LogFormat;
 use standfast::config::{
     self, BuildError, Config, LoadError, RunStorage, ServerParts, Surroundings as Around, Unset,
 };
 use standfast::database::Database;
 use standfast::{app, demo, heads};
+use standfast_core::approver::Approver;
 use standfast_core::time::Millis;
 use standfast_engine::Engine;
-use standfast_engine::auth::{Party, SelfApproval};
+use standfast_engine::auth::SelfApproval;
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Auth, Settings};
 use standfast_engine::telemetry::Telemetry;
@@ -30,15 +31,20 @@ use standfast_store::postgres::{self, PostgresOptions, PostgresStore};
 use standfast_store::split_store::SplitStore;
 use standfast_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use standfast_store::{Observer, Store};
+use standfast_surfaces::http::{BadCertificate, ServerCertificate};
 use standfast_surfaces::{async_tool, http};
 use standfast_tools::mcp::login::{Logins, Site};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tracing_subscriber::EnvFilter;
 
 use super::data::{self, NoDirectory};
+use super::greeting::{self, Greeting};
+use super::logging;
+#[cfg(target_os = "linux")]
+use super::notify::{ServiceState, notify};
 use super::reload::{self, FixedAtStart};
+use super::running::{self, RunningServer};
 
 /// How long requests in progress may take once the server stops.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -49,9 +55,12 @@ const DRAIN_RUNS: Millis = Millis::seconds(30);
 /// What `serve` can be told.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// The configuration file. Default: the embedded demo.
+    /// The configuration file. Default: `standfast.yaml` in the current directory, else the embedded demo.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Serve the embedded demo, also where there is a `standfast.yaml`.
+    #[arg(long, conflicts_with = "config")]
+    demo: bool,
     /// The address to listen on; port 0 picks a free one. Default: `server.listen` of the configuration, else 127.0.0.1:8080.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
@@ -68,13 +77,16 @@ pub(crate) struct Serve {
     /// Listen on a public address without authentication: anyone who reaches the server may decide everything.
     #[arg(long)]
     allow_unauthenticated: bool,
+    /// How the log is written: `text` or `json`, one object a line. Default: `server.log.format`, else `text`.
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
     /// Maximum number of connections; further ones wait. Default: `server.limits.max_connections`, else 20000.
     #[arg(long, value_name = "N")]
     max_connections: Option<NonZeroUsize>,
-    /// An approver besides the owner of a run, instead of those in the configuration: user:NAME, group:NAME or role:NAME.
-    /// May be repeated.
+    /// Who may decide, instead of the `approvers` in the configuration: owner, user:NAME, group:NAME or role:NAME. May be
+    /// repeated.
     #[arg(long = "approver", value_name = "WHO")]
-    approvers: Vec<Party>,
+    approvers: Vec<Approver>,
     /// Forbid people to decide holds of runs that they started.
     #[arg(long)]
     forbid_self_approval: bool,
@@ -119,6 +131,8 @@ enum Failure {
     Config(#[from] LoadError),
     #[error(transparent)]
     Build(#[from] BuildError),
+    #[error("server.tls: {0}")]
+    Tls(#[from] BadCertificate),
     #[error("{0}")]
     Io(#[from] std::io::Error),
 }
@@ -131,18 +145,14 @@ impl Failure {
 }
 
 pub(crate) fn run(arguments: &Serve) -> ExitCode {
-    // What the client of MCP servers has to say, we say ourselves.
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,rmcp=off"));
-    let is_terminal = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(is_terminal)
-        .with_writer(std::io::stderr)
-        .init();
-    let served = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(serve(arguments)),
-        Err(error) => Err(error.into()),
-    };
+    // Read before anything is logged: it says how.
+    let path = if arguments.demo { None } else { data::config_file(arguments.config.as_deref()) };
+    let loaded = path.as_deref().map(|path| config::load(path, Unset::Refuse)).transpose();
+    let served = loaded.map_err(Failure::from).and_then(|config| {
+        logging::begin(arguments.log_format, config.as_ref().map(|config| &config.file.server.log));
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(serve(arguments, path, config))
+    });
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -152,17 +162,23 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
     }
 }
 
-async fn serve(arguments: &Serve) -> Result<(), Failure> {
+async fn serve(arguments: &Serve, path: Option<PathBuf>, config: Option<Config>) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let config = arguments.config.as_deref().map(|path| config::load(path, Unset::Refuse)).transpose()?;
+    if let (None, Some(found)) = (&arguments.config, &path) {
+        tracing::info!("config: using {} of the current directory; --demo serves the demo", found.display());
+    }
     let wanted = wanted_address(arguments, config.as_ref());
     config.as_ref().map_or(Ok(()), Config::fits_this_machine)?;
+    let files = config.as_ref().and_then(Config::tls_files);
+    let certificate = files.map(|(chain, key)| ServerCertificate::read(chain, key)).transpose()?;
+    let acceptor = certificate.as_ref().map(|certificate| certificate.acceptor()).transpose()?;
     let data = data::directory(arguments.data.as_deref())?;
     // Opened first: logins are kept there, and MCP servers may ask for them.
     let telemetry = Arc::<Telemetry>::default();
     let database = config.as_ref().and_then(|config| config.database.clone());
     let uses_memory = config.as_ref().is_some_and(Config::uses_memory);
     let at = database.unwrap_or_else(|| Database::Sqlite(data::database(&data)));
+    let is_new = at.file().is_some_and(|file| !file.exists());
     let store = open(&at, uses_memory, telemetry.clone() as Arc<dyn Observer>)?;
     let key = config.as_ref().and_then(Config::secret_key);
     let key = data::webhook_key(&data, key)?;
@@ -183,12 +199,26 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     settings.fixed.telemetry = telemetry;
     settings.webhooks.key = Some(key);
     config.iter().for_each(warn);
-    let fixed = FixedAtStart { database, uses_memory, around: around.clone() };
+    let restart_keys = config.as_ref().map(Config::restart_keys).unwrap_or_default();
+    let fixed = FixedAtStart { database, uses_memory, restart_keys, around: around.clone() };
     let listener = listen(wanted).await?;
     let address = listener.local_addr()?;
-    site.listens_on(format!("http://{address}"));
+    let url = format!("{}://{address}", if certificate.is_some() { "https" } else { "http" });
+    site.listens_on(url.clone());
 
-    let (limits, auth) = (settings.fixed.connections.clone(), settings.access.auth.clone());
+    let limits = settings.fixed.connections.clone();
+    let running = RunningServer {
+        pid: std::process::id(),
+        url: url.clone(),
+        config: path.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())),
+        database: running::name_of(&at),
+    };
+    // Kept until the end. Who reads it are commands on this machine; without it they know less.
+    let _announcement = running::announce(&data, &running).inspect_err(
+        |error| tracing::warn!(%error, "serve: could not note in the data directory that a server runs"),
+    );
+    let greeting =
+        Greeting { url: &url, data: &data, database: &at, is_new, config: config.as_ref() }.text(&settings);
     if settings.fixed.node_name.is_empty() {
         settings.fixed.node_name = machine_name();
     }
@@ -198,26 +228,27 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         tracing::warn!(%error, "nodes: could not announce this node; retrying");
     }
     engine.work();
+    let mirrors = engine.settings().mirrors.clone();
+    if !mirrors.is_empty() {
+        async_tool::mirror(&engine, mirrors);
+    }
     engine.deliver(app::receivers());
     engine.sweep_jobs();
-    for (directory, agents) in engine.settings().mirrors.clone() {
-        tokio::spawn(async_tool::mirror(engine.clone(), directory, agents));
-    }
     let (stop, stopping) = watch::channel(false);
     let signing = config
         .as_ref()
         .and_then(Config::heads)
         .map(|heads| tokio::spawn(heads::keep_signing(heads, at, engine.clock().clone(), stopping.clone())));
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };
-    let server =
-        tokio::spawn(async move { http::serve(listener, app::router(app), &limits, stopping).await });
-    match &config {
-        Some(config) => greet_config(address, &data, config)?,
-        None => greet(address, &data, &auth)?,
-    }
+    let server = tokio::spawn(async move {
+        http::serve_with(listener, app::router(app), &limits, stopping, acceptor).await
+    });
+    greeting::print(&greeting)?;
+    #[cfg(target_os = "linux")]
+    notify(ServiceState::Ready);
 
     let keeps_up = async {
-        match &arguments.config {
+        match &path {
             Some(path) => {
                 let overrule = |settings: &mut Settings| {
                     overrule(settings, arguments, wanted).map_err(|no| no.to_string())
@@ -227,11 +258,20 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
             None => std::future::pending().await,
         }
     };
+    let keeps_certificate = async {
+        match &certificate {
+            Some(certificate) => certificate.keep_up().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = signals.next() => {}
         failed = keeps_up => failed?,
+        () = keeps_certificate => {}
     }
     tracing::info!("serve: stopping; a second signal stops at once");
+    #[cfg(target_os = "linux")]
+    notify(ServiceState::Stopping);
     let _ = stop.send(true);
     let stopped = async {
         // Requests that wait for a run are answered as soon as the engine begins nothing new.
@@ -322,18 +362,12 @@ fn open(
 ) -> Result<Arc<dyn Store>, Failure> {
     let durable: Arc<dyn Store> = match database {
         Database::Sqlite(path) => {
-            if let Some(folder) = path.parent() {
-                let failed = |error| NoDirectory::Unusable { path: folder.to_owned(), error };
-                std::fs::create_dir_all(folder).map_err(failed)?;
-            }
+            data::make_folder_of(path)?;
             let options = SqliteOptions { observer: Some(observer), ..SqliteOptions::at(path) };
             Arc::new(SqliteStore::open(&options)?)
         }
         Database::Files(files) => {
-            if let Some(folder) = files.path.parent() {
-                let failed = |error| NoDirectory::Unusable { path: folder.to_owned(), error };
-                std::fs::create_dir_all(folder).map_err(failed)?;
-            }
+            data::make_folder_of(&files.path)?;
             let options = FileOptions { observer: Some(observer), ..files.options() };
             Arc::new(FileStore::open(&options)?)
         }
@@ -360,56 +394,6 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
         Err(error) if is_taken(&error) => Err(Failure::PortInUse(address)),
         Err(error) => Err(Failure::Listen { address, error }),
     }
-}
-
-fn greet(address: SocketAddr, data: &Path, auth: &Auth) -> std::io::Result<()> {
-    let base = format!("http://{address}");
-    let agent = demo::AGENT;
-    let effects = data.join(demo::EFFECTS);
-    let (key, make_key) = if auth.takes_keys() {
-        let make = format!("standfast keys create --user NAME --data '{}'", data.display());
-        (
-            "-H \"authorization: Bearer $STANDFAST_KEY\" ",
-            format!("key:      export STANDFAST_KEY=$({make})\n"),
-        )
-    } else {
-        ("", String::new())
-    };
-    let text = format!(
-        "Standfast listens on {base}\n\
-         data:     {}\n\
-         {make_key}\
-         try:      curl -sS {base}/api/v1/agents/{agent}/runs -H 'content-type: application/json' {key}\
-         -d '{{\"input\": \"Free some space\", \"wait\": \"settled\"}}'\n\
-         decide:   {base}/ in a browser\n\
-         pending:  {base}/api/v1/holds\n\
-         effects:  {} (the demo's tool writes a line here and deletes nothing)\n",
-        data.display(),
-        effects.display()
-    );
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
-}
-
-fn greet_config(address: SocketAddr, data: &Path, config: &Config) -> std::io::Result<()> {
-    let base = format!("http://{address}");
-    let mut text = format!(
-        "Standfast listens on {base}\ndata:     {}\nconfig:   {}\n",
-        data.display(),
-        config.source.name
-    );
-    if let Some(public) = &config.file.server.public_url {
-        text.push_str(&format!("public:   {public}\n"));
-    }
-    for plan in &config.agents {
-        let mode = plan.mode.map_or("no approvals", |effective| effective.mode.as_str());
-        text.push_str(&format!("agent:    {base}/api/v1/agents/{} ({mode})\n", plan.name));
-    }
-    text.push_str(&format!("pending:  {base}/api/v1/holds\n"));
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
 }
 
 /// What asks the server to stop.

@@ -9,17 +9,24 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
-use standfast::config::file::{Backend, Mode, SessionStore, Span};
+use standfast::config::file::{Backend, Mode, SelfApproval, SessionStore, Span};
 use standfast::config::{
-    self, AgentPlan, Config, EffectiveMode, LoadError, Notice, Problem, RunStorage, Unset,
+    self, AgentPlan, Config, EffectiveMode, LoadError, Notice, Problem, RunStorage, ToolPlan, Unset,
 };
 use standfast_core::hold::OnTimeout;
+
+use super::connect;
 
 /// What `validate` can be told.
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
     /// The configuration file.
+    #[arg(default_value = "standfast.yaml")]
     file: PathBuf,
+    /// Also start the MCP servers, fetch the cards of remote agents and send each provider of models a request, as
+    /// `serve` would. Starts programs and costs a few tokens; stores nothing.
+    #[arg(long, conflicts_with = "allow_unset")]
+    connect: bool,
     /// Accept variables that are not set: to validate a file without its secrets.
     #[arg(long)]
     allow_unset: bool,
@@ -33,6 +40,10 @@ pub(crate) fn run(arguments: &Validate) -> ExitCode {
     let loaded = config::load(&arguments.file, unset);
     let text = match (&loaded, arguments.json) {
         (Ok(config), false) => right(config),
+        // Printed together with what came of connecting.
+        (Ok(config), true) if arguments.connect => {
+            as_json(&config.source.name, &[], &config.notices, config).to_string()
+        }
         (Ok(config), true) => format!("{:#}\n", as_json(&config.source.name, &[], &config.notices, config)),
         (Err(LoadError::Wrong(wrong)), false) => wrong.show(),
         (Err(LoadError::Wrong(wrong)), true) => {
@@ -41,6 +52,7 @@ pub(crate) fn run(arguments: &Validate) -> ExitCode {
         (Err(LoadError::Read { .. } | LoadError::Dotenv { .. }), _) => String::new(),
     };
     match loaded {
+        Ok(config) if arguments.connect => connect::run(&config, &text, arguments.json),
         Ok(_) => print(&text, ExitCode::SUCCESS),
         Err(LoadError::Wrong(_)) => print(&text, ExitCode::from(1)),
         Err(unreadable @ (LoadError::Read { .. } | LoadError::Dotenv { .. })) => {
@@ -50,7 +62,7 @@ pub(crate) fn run(arguments: &Validate) -> ExitCode {
     }
 }
 
-fn print(text: &str, code: ExitCode) -> ExitCode {
+pub(super) fn print(text: &str, code: ExitCode) -> ExitCode {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Ok(()) => code,
         Err(_) => ExitCode::from(2),
@@ -84,19 +96,20 @@ fn agent(plan: &AgentPlan, config: &Config, out: &mut String) {
             );
         }
     }
-    let names = |asks: bool| {
-        let names: Vec<&str> =
-            plan.tools.iter().filter(|tool| tool.asks == asks).map(|tool| tool.name.as_str()).collect();
-        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+    let [always, sometimes, never] = by_approval(plan).map(|names| names.join(", "));
+    let labels = match plan.mode {
+        Some(_) => ["needs approval:", "may ask:       ", "no approval:   "],
+        None => ["denied:        ", "may be denied: ", "no approval:   "],
     };
-    let _ = writeln!(
-        out,
-        "  {} {}",
-        if plan.mode.is_some() { "needs approval:" } else { "denied:        " },
-        names(true)
-    );
-    let _ = writeln!(out, "  no approval:    {}", names(false));
+    // An agent whose tools may ask does not ask for nothing.
+    let is_said = [!always.is_empty() || sometimes.is_empty(), !sometimes.is_empty(), true];
+    for ((label, names), _) in
+        labels.iter().zip([always, sometimes, never]).zip(is_said).filter(|(_, is)| *is)
+    {
+        let _ = writeln!(out, "  {label} {}", if names.is_empty() { "nothing" } else { &names });
+    }
     if plan.mode.is_some() {
+        let _ = writeln!(out, "  may decide:     {}", deciders(plan, config));
         let _ = writeln!(out, "  a decision may take {}", deadline(plan));
     }
     if let Some(span) = plan.may_work {
@@ -113,6 +126,41 @@ fn agent(plan: &AgentPlan, config: &Config, out: &mut String) {
             let _ = writeln!(out, "    {line}");
         }
     }
+}
+
+/// C24: who may decide, in words. Rules may name others for the calls that they hold.
+fn deciders(plan: &AgentPlan, config: &Config) -> String {
+    let agent = config.file.agents.get(&plan.name);
+    let word = |name: &String| match name.as_str() {
+        "owner" => "the owner of the run".to_owned(),
+        name if name.contains(':') => name.to_owned(),
+        name => format!("user:{name}"),
+    };
+    let named = match agent.and_then(|agent| agent.approvers.as_ref()) {
+        None => "the owner of the run".to_owned(),
+        Some(named) if named.is_empty() => "nobody: the list of approvers is empty".to_owned(),
+        Some(named) => named.iter().map(word).collect::<Vec<_>>().join(" or "),
+    };
+    let own = [config.file.server.self_approval, agent.and_then(|agent| agent.self_approval)];
+    let forbids = own.contains(&Some(SelfApproval::Forbid));
+    let not_own = if forbids { ", but not whoever started the run" } else { "" };
+    let rules = match config.policy.rules().iter().filter(|rule| rule.rule.approvers.is_some()).count() {
+        0 => "",
+        _ => "; rules name others for what they hold",
+    };
+    format!("{named}{not_own}{rules}")
+}
+
+/// The tools that always need approval, those that may ask, and those that never do.
+fn by_approval(plan: &AgentPlan) -> [Vec<&str>; 3] {
+    let named = |is: fn(&ToolPlan) -> bool| {
+        plan.tools.iter().filter(|tool| is(tool)).map(|tool| tool.name.as_str()).collect()
+    };
+    [
+        named(|tool| tool.asks && !tool.may_ask),
+        named(|tool| tool.may_ask),
+        named(|tool| !tool.asks && !tool.may_ask),
+    ]
 }
 
 fn deadline(plan: &AgentPlan) -> String {
@@ -183,17 +231,16 @@ fn as_json<'a>(
 }
 
 fn agent_json(plan: &AgentPlan, config: &Config) -> Value {
-    let names = |asks: bool| {
-        let tools = plan.tools.iter().filter(|tool| tool.asks == asks);
-        tools.map(|tool| tool.name.clone()).collect::<Vec<_>>()
-    };
+    let [asks, may_ask, just_runs] = by_approval(plan);
     let is_blocking = plan.mode.is_some_and(|effective| effective.mode == EffectiveMode::Blocking);
     json!({
         "name": plan.name,
         "mode": plan.mode.map(|effective| effective.mode.as_str()),
         "why": plan.mode.map(|effective| effective.why),
-        "asks": names(true),
-        "just_runs": names(false),
+        "asks": asks,
+        "may_ask": may_ask,
+        "just_runs": just_runs,
+        "may_decide": deciders(plan, config),
         "timeout_ms": plan.may_work.map(|span| span.0),
         "input_timeout_ms": plan.holds.timeout.map(|timeout| timeout.0),
         "durable": plan.lives == RunStorage::Durably,

@@ -9,24 +9,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use standfast_core::approver::Approver;
 use standfast_core::command::Limits;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::id::StorageKind;
 use standfast_core::name::{AgentName, BadName, InboxName, ToolName, UserId};
 use standfast_core::time::Millis;
-use standfast_engine::auth::{Approvers, BadParty, Party, SelfApproval as Decides};
+use standfast_engine::auth::{Approvers, SelfApproval as Decides};
 use standfast_engine::card_key::{CardKey, NoCardKey};
 use standfast_engine::clock::Clock;
 use standfast_engine::outbound::guard::Guard;
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{
     A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, HISTORY_TOKENS,
-    InboxService, Jobs, ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks,
+    InboxService, Jobs, NotifiedHolds, Rules, ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks,
 };
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_models::provider::BadProvider;
+use standfast_policy::effect_key::KeyTemplate;
+use standfast_policy::hours::BusinessHours;
 use standfast_surfaces::jwt::{BadIssuer, Issuer, IssuerSettings, TokenRules};
 use standfast_tools::mcp::login::Logins;
 use standfast_tools::sandbox::{NoSandbox, probe};
@@ -51,8 +54,8 @@ pub enum BuildError {
     #[error(transparent)]
     Name(#[from] BadName),
     /// An approver is none.
-    #[error(transparent)]
-    Party(#[from] BadParty),
+    #[error("approvers: {0}")]
+    Approver(String),
     /// The identity provider is none.
     #[error(transparent)]
     Issuer(#[from] BadIssuer),
@@ -144,7 +147,7 @@ impl Config {
         Ok(())
     }
 
-    /// The settings that this configuration comes to. No tool can reach the server's data, the file itself and its
+    /// The settings of this configuration. No tool can reach the server's data, the file itself and its
     /// `.env`. MCP servers that the file names are connected to.
     pub async fn build(&self, beside: &Surroundings) -> Result<ServerParts, BuildError> {
         let remotes = self.remote_agents(&beside.clock).await?;
@@ -165,6 +168,10 @@ impl Config {
             agents,
             default_agent: self.file.server.default_agent.as_ref().map(AgentName::new).transpose()?,
             limits: Arc::new(limits(server)),
+            notified_holds: NotifiedHolds {
+                per_agent: server.notified_holds_per_agent,
+                per_owner: server.notified_holds_per_owner,
+            },
             access: access(&self.file.server)?,
             webhooks: webhooks(&self.file.server),
             a2a: a2a(&self.file.server)?,
@@ -208,6 +215,13 @@ impl Config {
     #[must_use]
     pub fn secret_key(&self) -> Option<SigningKey> {
         signing_key(&self.file.server)
+    }
+
+    /// The files of the server's own certificate and of its key, if it has one.
+    #[must_use]
+    pub fn tls_files(&self) -> Option<(PathBuf, PathBuf)> {
+        let tls = self.file.server.tls.as_ref()?;
+        Some((absolute(&self.folder, &tls.certificate), absolute(&self.folder, &tls.key)))
     }
 
     /// How heads of the database are signed, if they are.
@@ -261,12 +275,16 @@ impl Config {
     ) -> Result<Agent, BuildError> {
         let definition = self.definition(agent, plan, workshop, mcp)?;
         let mut tools: BTreeMap<ToolName, Arc<dyn Tool>> = BTreeMap::new();
-        let mut needs_approval = BTreeSet::new();
+        let (mut needs_approval, mut says_nothing) = (BTreeSet::new(), BTreeSet::new());
         for tool in &plan.tools {
             for offered in mcp.get(&tool.name).into_iter().flatten() {
                 tools.insert(offered.name.clone(), offered.tool.clone());
                 if offered.tool.asks {
                     needs_approval.insert(offered.name.clone());
+                }
+                let terms = &offered.tool.terms;
+                if terms.asks.is_none() && terms.all_ask.is_none() {
+                    says_nothing.insert(offered.name.clone());
                 }
             }
             // An entry that stands for the tools of a server is none itself; what it brings is a way to read on.
@@ -277,7 +295,11 @@ impl Config {
             let name = ToolName::new(&tool.name)?;
             tools.insert(name.clone(), workshop.tool(tool)?);
             if tool.asks {
-                needs_approval.insert(name);
+                needs_approval.insert(name.clone());
+            }
+            let entry = self.file.tools.get(&tool.name);
+            if entry.is_none_or(|entry| entry.common.requires_approval.is_none()) {
+                says_nothing.insert(name);
             }
         }
         let serves = serves(agent, &definition)?;
@@ -288,7 +310,12 @@ impl Config {
         let built = Agent {
             tools,
             needs_approval,
+            says_nothing,
+            rules: Rules::Readable(self.policy.clone()),
             approvers: self.approvers(agent, plan, mcp)?,
+            hours: hours(agent),
+            effect_keys: self.effect_keys(plan)?,
+            quorum: self.quorum(plan, mcp)?,
             worker_pool: usize::try_from(plan.worker_pool).unwrap_or(usize::MAX),
             may_work: plan.may_work,
             history_tokens: agent.history_tokens.unwrap_or(HISTORY_TOKENS),
@@ -352,6 +379,31 @@ impl Config {
         })
     }
 
+    /// How many must agree about calls of an agent's tools, where it is more than one.
+    fn quorum(&self, plan: &AgentPlan, mcp: &McpTools) -> Result<BTreeMap<ToolName, u32>, BuildError> {
+        let mut needed = BTreeMap::new();
+        for tool in &plan.tools {
+            let said = self.file.tools.get(&tool.name).and_then(|entry| entry.common.quorum);
+            let Some(quorum) = said.filter(|quorum| *quorum > 1) else { continue };
+            needed.insert(ToolName::new(&tool.name)?, quorum);
+            let offered = mcp.get(&tool.name).into_iter().flatten();
+            needed.extend(offered.map(|offered| (offered.name.clone(), quorum)));
+        }
+        Ok(needed)
+    }
+
+    /// What names the effects of an agent's tools; what cannot be read has been refused before.
+    fn effect_keys(&self, plan: &AgentPlan) -> Result<BTreeMap<ToolName, KeyTemplate>, BuildError> {
+        let mut keys = BTreeMap::new();
+        for tool in &plan.tools {
+            let written = self.file.tools.get(&tool.name).and_then(|entry| entry.common.effect_key.as_ref());
+            if let Some(template) = written.and_then(|text| KeyTemplate::parse(text).ok()) {
+                keys.insert(ToolName::new(&tool.name)?, template);
+            }
+        }
+        Ok(keys)
+    }
+
     /// Who may decide: the strictest of server, agent and tool (C24).
     fn approvers(
         &self,
@@ -361,8 +413,9 @@ impl Config {
     ) -> Result<Approvers, BuildError> {
         let forbids =
             [self.file.server.self_approval, agent.self_approval].contains(&Some(SelfApproval::Forbid));
-        let named: Option<Result<BTreeSet<Party>, BadParty>> =
-            agent.approvers.as_ref().map(|named| named.iter().map(|name| party(name)).collect());
+        let named: Option<Result<BTreeSet<Approver>, String>> =
+            agent.approvers.as_ref().map(|named| named.iter().map(|name| approver(name)).collect());
+        let rules = Rules::Readable(self.policy.clone()).approvers(&AgentName::new(&plan.name)?);
         let forbids_for = |name: &String| {
             let tool = self.file.tools.get(name);
             tool.and_then(|tool| tool.common.self_approval) == Some(SelfApproval::Forbid)
@@ -374,10 +427,17 @@ impl Config {
         }
         Ok(Approvers {
             four_eyes,
-            named: named.transpose()?,
+            named: named.transpose().map_err(BuildError::Approver)?,
+            rules: Arc::new(rules),
             self_approval: if forbids { Decides::Forbid } else { Decides::Allow },
         })
     }
+}
+
+/// The hours in which an agent's holds are counted; what cannot be read has been refused before.
+fn hours(agent: &file::Agent) -> Option<Arc<BusinessHours>> {
+    let hours = agent.task.as_ref()?.hitl.business_hours.as_ref()?;
+    hours.counted().ok().map(Arc::new)
 }
 
 /// The inboxes that an agent takes work from.
@@ -392,9 +452,13 @@ fn serves(agent: &file::Agent, definition: &Definition) -> Result<Option<InboxSe
     Ok(if inboxes.is_empty() { None } else { InboxService::new(definition, inboxes, at_once) })
 }
 
-/// `ann` or `user:ann`, `group:finance`, `role:on-call`.
-fn party(name: &str) -> Result<Party, BadParty> {
-    if name.contains(':') { name.parse() } else { Ok(Party::User(UserId::new(name)?)) }
+/// `owner`, `ann` or `user:ann`, `group:finance`, `role:on-call`.
+pub(super) fn approver(name: &str) -> Result<Approver, String> {
+    if name.contains(':') || name == "owner" {
+        name.parse()
+    } else {
+        UserId::new(name).map(Approver::User).map_err(|bad| bad.to_string())
+    }
 }
 
 /// Who may call, as far as the file says; the address is known later.

@@ -3,6 +3,7 @@
 //! One function for each rule. Whatever is wrong in itself has been left out before this (`shape.rs`).
 
 mod llms;
+mod policy;
 mod references;
 mod rules;
 mod tools;
@@ -20,6 +21,8 @@ use super::tree::Node;
 pub(super) struct CheckResult {
     pub(super) problems: Vec<Problem>,
     pub(super) notices: Vec<Notice>,
+    /// What the rules come to, if they are right.
+    pub(super) policy: Option<standfast_policy::policy::Policy>,
 }
 
 impl CheckResult {
@@ -46,6 +49,7 @@ pub(super) fn check(file: &File, tree: &Node, folder: &FilePath) -> CheckResult 
         tools::sub_agents(name, agent, file, tree, &mut found);
     }
     rules::server(&file.server, tree, &mut found);
+    policy::check(file, tree, &mut found);
     let has_agents = !tree.keys(&Path::of(&["agents"])).is_empty();
     if file.agents.is_empty() && !has_agents {
         found.notice(

@@ -6,6 +6,7 @@
 
 mod agent;
 mod llm;
+mod policy;
 mod server;
 mod store;
 mod tool;
@@ -21,8 +22,10 @@ use serde::Deserialize;
 
 pub use agent::{A2a as AgentA2a, Agent, Engine, Hitl, Mode, Reasoning, Skill, Task, TaskBackend};
 pub use llm::{Llm, LlmType};
+pub use policy::{Grants, GrantsFor, Policy, PolicyEffect, PolicyMode, ScopedPolicy};
 pub use server::{
-    A2aDecisions, AsyncTools, Audit, Auth, CardSignature, Inboxes, Jwt, Limits, Server, network,
+    A2aDecisions, AsyncTools, Audit, Auth, CardSignature, Inboxes, Jwt, Limits, Log, LogFormat, Server, Tls,
+    network,
 };
 pub use store::{Backend, Driver, Files, SessionStore, Sql, SslMode};
 pub use tool::{
@@ -55,23 +58,7 @@ pub struct File {
     /// The server: address, authentication, limits.
     #[garde(dive)]
     pub server: Server,
-    /// Rules for all agents.
+    /// Which tool calls run, which wait for a person, and which never run; see docs/policy.md.
     #[garde(dive)]
     pub policy: Policy,
-}
-
-/// Rules for all agents.
-#[derive(Debug, Deserialize, JsonSchema, Validate)]
-#[serde(deny_unknown_fields, default)]
-#[garde(allow_unvalidated)]
-pub struct Policy {
-    /// Calls of tools with these names always need approval.
-    #[schemars(extend("default" = ["ShellCommand"]))]
-    pub high_risk_tools: Vec<String>,
-}
-
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy { high_risk_tools: vec!["ShellCommand".into()] }
-    }
 }

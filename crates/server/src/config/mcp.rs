@@ -34,6 +34,9 @@ pub(super) const BETWEEN: &str = "__";
 /// The longest name of a tool that every provider of models takes.
 const NAME_BYTES: usize = 64;
 
+/// How often it is said that a server has not answered yet.
+const STILL_WAITING: Duration = Duration::from_secs(5);
+
 /// How many processes the program of a server may have at a time.
 const PROCESSES: u32 = 256;
 
@@ -92,7 +95,8 @@ impl Config {
                 Some(_) | None => None,
             }
         });
-        let all = entries.map(async |(name, tool)| (name, self.server_tools(name, tool, workshop).await));
+        let all = entries
+            .map(async |(name, tool)| (name, reported(name, self.server_tools(name, tool, workshop)).await));
         let all = join_all(all);
         let (mut tools, mut wrong) = (McpTools::default(), Vec::new());
         for (name, found) in all.await {
@@ -280,6 +284,21 @@ impl Config {
             public_url: self.file.server.public_url.clone(),
         };
         Some(Arc::new(Desk::new(options, logins, clock)))
+    }
+}
+
+/// Says now and then what the start waits for, for as long as it does.
+async fn reported<T>(server: &str, answer: impl Future<Output = T>) -> T {
+    tracing::info!(server, "mcp: connecting");
+    let mut answer = std::pin::pin!(answer);
+    let mut waited = Duration::ZERO;
+    loop {
+        tokio::select! {
+            answer = &mut answer => return answer,
+            () = tokio::time::sleep(STILL_WAITING) => {}
+        }
+        waited += STILL_WAITING;
+        tracing::warn!(server, seconds = waited.as_secs(), "mcp: still waiting for the server to answer");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Blocking or async: what an agent's mode comes to, and why (S0-56, C10).
+//! Blocking or async: the effective mode of an agent, and why (S0-56, C10).
 //!
 //! One table. What the two differ in is `plan.rs` (deadlines) and `stores.rs` (where runs live); docs/blocking-or-async.md
 //! tells people.
@@ -20,7 +20,7 @@ pub enum EffectiveMode {
 /// The effective mode, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effective {
-    /// What it comes to.
+    /// The effective mode.
     pub mode: EffectiveMode,
     /// Why.
     pub why: &'static str,

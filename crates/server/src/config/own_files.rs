@@ -29,7 +29,7 @@ enum Reach {
 
 impl Config {
     /// Files that belong to the server, as far as the configuration names them: itself, its `.env`, the database, the
-    /// signed heads and their key. Also those that do not exist yet: a tool must not be able to create them.
+    /// signed heads and their key, the certificate and its key. Also those that do not exist yet: a tool must not be able to create them.
     pub(super) fn own_files(&self) -> Vec<PathBuf> {
         let own = [PathBuf::from(&self.source.name), self.folder.join(".env")];
         let files = self.database.iter().filter_map(Database::file);
@@ -41,7 +41,8 @@ impl Config {
             };
             key.into_iter().chain([heads.file])
         });
-        own.into_iter().chain(store).chain(heads).collect()
+        let tls = self.tls_files().into_iter().flat_map(|(certificate, key)| [certificate, key]);
+        own.into_iter().chain(store).chain(heads).chain(tls).collect()
     }
 
     /// The working directory of a tool: what the file says, else a directory for tools alone.

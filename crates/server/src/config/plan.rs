@@ -1,11 +1,12 @@
-//! What each agent comes to: its mode and why, which tools ask, how long a decision may take, where it lives.
+//! The effective settings of each agent: its mode and why, which tools ask, how long a decision may take, where it lives.
 //!
 //! `validate` prints this, `build.rs` makes settings of it.
 
+use standfast_core::approver::Approver;
 use standfast_core::hold::{AfterGrace, HoldPolicy, OnDeny, OnTimeout};
 use standfast_core::time::Millis;
 
-use super::file::{Agent, CommonKeys, File, Task, Tool, ToolKind, ToolType};
+use super::file::{Agent, CommonKeys, File, Hitl, Task, Tool, ToolKind, ToolType};
 use super::mode::{self, Effective, EffectiveMode, Store};
 use super::stores::{RunStorage, lives};
 
@@ -40,6 +41,8 @@ pub struct ToolPlan {
     pub kind: ToolType,
     /// Whether a person is asked.
     pub asks: bool,
+    /// Whether it depends on the call, or on the tools of an MCP server, if a person is asked.
+    pub may_ask: bool,
     /// The agent that it hands work to, if that is what it does.
     pub agent: Option<String>,
 }
@@ -87,18 +90,19 @@ fn listed(name: &str, file: &File) -> Option<ToolPlan> {
         Some(ToolKind::Agent(keys)) => keys.agent.clone(),
         Some(_) | None => None,
     };
-    let plan = ToolPlan { name: name.to_owned(), kind, asks: asks(name, kind, tool, file), agent };
+    let asks = asks(name, kind, tool, file);
+    let plan = ToolPlan { name: name.to_owned(), kind, asks, may_ask: may_ask(kind, tool, asks), agent };
     tool.is_none_or(|tool| tool.common.enabled != Some(false)).then_some(plan)
 }
 
-/// The tool that a name below `sub_agents` comes to. An entry below `tools` with its name can say more about it.
+/// The tool that stands for a name below `sub_agents`. An entry below `tools` with its name can say more about it.
 fn asks_agent(sub_agent: &str, file: &File) -> Option<ToolPlan> {
     let name = sub_agent_tool(sub_agent);
     if file.tools.contains_key(&name) {
         listed(&name, file)
     } else {
         let (kind, agent) = (ToolType::Agent, Some(sub_agent.to_owned()));
-        Some(ToolPlan { asks: asks(&name, kind, None, file), name, kind, agent })
+        Some(ToolPlan { asks: asks(&name, kind, None, file), may_ask: false, name, kind, agent })
     }
 }
 
@@ -111,6 +115,20 @@ pub(super) fn sub_agent_tool(sub_agent: &str) -> String {
 fn asks(name: &str, kind: ToolType, tool: Option<&Tool>, file: &File) -> bool {
     let said = tool.and_then(|tool| tool.common.requires_approval);
     said.unwrap_or(kind.needs_approval()) || file.policy.high_risk_tools.iter().any(|risky| risky == name)
+}
+
+/// Tools that judge each call: commands that the entry frees, unless they are of a kind that always asks; remote agents
+/// whose card nobody has seen; and the tools of an MCP server, each by its own annotations.
+fn may_ask(kind: ToolType, tool: Option<&Tool>, asks: bool) -> bool {
+    match (kind, tool.and_then(|tool| tool.kind.as_ref())) {
+        (ToolType::Mcp, Some(ToolKind::Mcp(keys))) => {
+            let said = tool.and_then(|tool| tool.common.requires_approval);
+            let frees_some = keys.overrides.values().any(|own| own.requires_approval == Some(false));
+            said != Some(true) || frees_some
+        }
+        (ToolType::Command | ToolType::A2a, _) => !asks,
+        _ => false,
+    }
 }
 
 /// What deny and silence do to an agent's holds (C7).
@@ -126,8 +144,15 @@ fn holds(task: Option<&Task>, mode: Option<EffectiveMode>) -> HoldPolicy {
         timeout: task.and_then(|task| task.input_timeout).map(|span| span.0).or(usual),
         grace: hitl.and_then(|hitl| hitl.expiry_grace).map(|span| span.0),
         after_grace: hitl.and_then(|hitl| hitl.after_grace).map_or(AfterGrace::default(), AfterGrace::from),
-        remind_after: None,
+        remind_after: hitl.and_then(|hitl| hitl.remind_after).map(|span| span.0),
+        escalate_after: hitl.and_then(|hitl| hitl.escalate_after).map(|span| span.0),
+        escalate_to: hitl.map(escalate_to).unwrap_or_default(),
     }
+}
+
+/// Whom an agent's holds are escalated to; what names nobody has been refused before.
+fn escalate_to(hitl: &Hitl) -> Vec<Approver> {
+    hitl.escalate_to.iter().flatten().filter_map(|name| Approver::parse(name).ok()).collect()
 }
 
 /// The same for one tool, where it says something of its own (C7: the tool wins).
@@ -139,6 +164,8 @@ pub(super) fn tool_holds(agent: &HoldPolicy, tool: &CommonKeys) -> Option<HoldPo
         grace: tool.expiry_grace.map(|span| span.0).or(agent.grace),
         after_grace: tool.after_grace.map_or(agent.after_grace, AfterGrace::from),
         remind_after: agent.remind_after,
+        escalate_after: agent.escalate_after,
+        escalate_to: agent.escalate_to.clone(),
     };
     (own != *agent).then_some(own)
 }

@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use standfast_core::approver::Approver;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
 use standfast_core::json::RawJson;
 use standfast_core::message::Replay;
 use standfast_core::name::{AgentName, ToolName, UserId};
 use standfast_core::time::Millis;
-use standfast_engine::auth::{Approvers, Party, SelfApproval};
+use standfast_engine::auth::{Approvers, SelfApproval};
 use standfast_engine::clock::Clock;
 use standfast_engine::model::Model;
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
@@ -150,10 +151,13 @@ fn inline(text: &InlineText) -> Result<Cast, ScenarioError> {
         hold_batch: text.hold_batch,
         holds: text.holds.as_ref().map_or_else(HoldPolicy::default, |holds| holds.policy()),
     };
-    let user = |name: &String| UserId::new(name).map(Party::User);
-    let users = |names: &Vec<String>| names.iter().map(user).collect::<Result<BTreeSet<_>, _>>();
+    let approver = |name: &String| match name.as_str() {
+        "owner" => Ok(Approver::Owner),
+        name => UserId::new(name).map(Approver::User),
+    };
+    let approvers = |names: &Vec<String>| names.iter().map(approver).collect::<Result<BTreeSet<_>, _>>();
     let approvers = Approvers {
-        named: text.approvers.as_ref().map(users).transpose().map_err(|error| bad(&error))?,
+        named: text.approvers.as_ref().map(approvers).transpose().map_err(|error| bad(&error))?,
         self_approval: match text.self_approval {
             SelfApprovalText::Allow => SelfApproval::Allow,
             SelfApprovalText::Forbid => SelfApproval::Forbid,

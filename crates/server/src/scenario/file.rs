@@ -168,6 +168,7 @@ impl HoldsText {
             grace: span(&self.expiry_grace),
             after_grace: self.after_grace,
             remind_after: span(&self.remind_after),
+            ..HoldPolicy::default()
         }
     }
 }

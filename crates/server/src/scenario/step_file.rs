@@ -201,7 +201,7 @@ struct StartFields {
     attempt: Option<u32>,
 }
 
-/// What the model is told of a call: the result that it goes on with.
+/// The result of a call as the model gets it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ToldText {

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use super::ScenarioError;
 use super::agent::Cast;
-use super::counted::{CountedStore, UnansweredCalls};
+use super::quiescence::{CountedStore, UnansweredCalls};
 use super::tools::Oracle;
 
 /// When scenarios begin: 2026-01-01T09:00:00Z.

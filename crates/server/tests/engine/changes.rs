@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use standfast_core::approver::Approver;
 use standfast_core::body::Body;
 use standfast_core::command::{Choice, Limits};
 use standfast_core::decide::Answer;
@@ -16,7 +17,6 @@ use standfast_core::json::RawJson;
 use standfast_core::name::ToolName;
 use standfast_core::run::{Status, status};
 use standfast_core::time::Millis;
-use standfast_engine::auth::Party;
 use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::tool::suspend;
 use standfast_engine::{Engine, EngineError};
@@ -55,7 +55,7 @@ fn told_otherwise(site: &Site, description: &str, schema: &str) -> Settings {
 }
 
 fn named(agent: &mut Agent, user: &str) {
-    let party = Party::User(standfast_core::name::UserId::new(user).unwrap());
+    let party = Approver::User(standfast_core::name::UserId::new(user).unwrap());
     agent.approvers.named = Some(BTreeSet::from([party]));
 }
 

@@ -180,6 +180,6 @@ async fn what_worked_for_a_run_is_kept_until_that_is_over() {
             }
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
-        assert!(is_erased(run).await, "{run} is over for long enough");
+        assert!(is_erased(run).await, "{run} ended long enough ago");
     }
 }

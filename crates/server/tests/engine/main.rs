@@ -6,8 +6,10 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
 mod ahead;
+mod asked_people;
 mod changes;
 mod corners;
+mod effects;
 mod family;
 mod family_ends;
 mod foreign;
@@ -21,6 +23,7 @@ mod queue;
 mod races;
 mod readers;
 mod repeats;
+mod rules;
 mod snapshots;
 mod stopping;
 mod telling;

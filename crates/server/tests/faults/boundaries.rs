@@ -10,9 +10,9 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::child::Options;
-use crate::field::{Field, Kept};
 use crate::points::Nth;
 use crate::report::Row;
+use crate::site::{Field, Kept};
 use crate::story::{ClearUp, Story, Wish, lines};
 
 /// Servers at the same time: most of a case is waiting for a lease to end.

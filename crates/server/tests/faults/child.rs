@@ -185,7 +185,7 @@ async fn serve_on(data: PathBuf, options: Options) {
         Arc::new(Points { abort_at: options.abort_at, late: options.late, trace, ..Points::default() });
     let store: Arc<dyn Store> = match &options.postgres {
         None if options.in_folder => {
-            let inner = FileStore::open(&FileOptions::at(data.join(crate::field::FOLDER))).unwrap();
+            let inner = FileStore::open(&FileOptions::at(data.join(crate::site::FOLDER))).unwrap();
             Arc::new(Crashing { inner, points: points.clone() })
         }
         None => {

@@ -15,11 +15,11 @@ use tokio::task::JoinSet;
 use crate::agents::{Behaviour, settings};
 use crate::child::{Options, local};
 use crate::commands::ended;
-use crate::field::{Field, Kept};
 use crate::points::Points;
 use crate::races::held;
 use crate::report::Row;
 use crate::server::{Http, now, pause};
+use crate::site::{Field, Kept};
 
 const HOUR: Millis = Millis(3_600_000);
 

@@ -141,7 +141,7 @@ impl Facts {
     fn judge(&mut self, log: &[Envelope]) {
         let open = self.opened.keys().filter(|hold| !self.resolved.contains_key(hold)).count();
         match (self.outcome, open) {
-            (Some(_), 1..) => self.wrong.push(format!("I6: {open} holds are open on a run that is over")),
+            (Some(_), 1..) => self.wrong.push(format!("I6: {open} holds are open on a run that has ended")),
             (None, 0) => self.wrong.push("I6: it waits for nothing".into()),
             (Some(_), 0) | (None, 1..) => {}
         }

@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 
 use crate::agents::Behaviour;
 use crate::child::Options;
-use crate::field::{Field, Kept};
 use crate::report::Row;
 use crate::server::{Http, pause};
+use crate::site::{Field, Kept};
 use crate::story::{Acked, ClearUp, Story, Wish};
 
 const CLIENTS: u64 = 24;

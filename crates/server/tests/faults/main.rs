@@ -7,7 +7,6 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
 mod agents;
-mod between;
 mod boundaries;
 mod check;
 mod child;
@@ -15,7 +14,6 @@ mod commands;
 mod disk;
 mod expiry;
 mod facts;
-mod field;
 mod kills;
 mod malformed;
 mod nodes;
@@ -23,10 +21,12 @@ mod one_node;
 mod oracle;
 mod paused;
 mod points;
+mod proxy;
 mod races;
 mod report;
 mod restores;
 mod server;
+mod site;
 mod slow;
 mod soak;
 mod stops;
@@ -41,10 +41,10 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Trial};
 use standfast_engine::settings::Settings;
 
-use field::Kept::{File, Folder, Postgres};
 use nodes::Plan;
 use one_node::Database;
 use report::{Row, reported};
+use site::Kept::{File, Folder, Postgres};
 use standfast_store::conformance::cluster::Replication;
 use story::Wish;
 use trouble::Fault;

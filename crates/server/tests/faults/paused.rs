@@ -11,9 +11,9 @@ use standfast_store::{RunFilter, RunQuery, Store};
 
 use crate::child::Options;
 use crate::expiry::{fill, percentile};
-use crate::field::{Field, Kept};
 use crate::report::Row;
 use crate::server::{now, pause};
+use crate::site::{Field, Kept};
 use crate::story::lines;
 
 /// What a server may have in memory, however many runs wait.

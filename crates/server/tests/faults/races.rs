@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 use crate::agents::{Behaviour, EDITED};
 use crate::child::Options;
 use crate::commands::ended;
-use crate::field::{Field, Kept};
 use crate::report::Row;
 use crate::server::{Http, now, pause};
+use crate::site::{Field, Kept};
 use crate::story::{Acked, lines};
 
 /// What somebody does to a held run.

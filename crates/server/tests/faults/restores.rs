@@ -15,9 +15,9 @@ use crate::agents::EFFECTS;
 use crate::check::logs_of;
 use crate::child::Options;
 use crate::facts::Facts;
-use crate::field::{Field, Kept};
 use crate::report::Row;
 use crate::server::{Http, now, pause};
+use crate::site::{Field, Kept};
 use crate::story::{Acked, ClearUp, Story, Wish, lines};
 
 const WISHES: [Wish; 6] = [Wish::Approve, Wish::Edit, Wish::Deny, Wish::Answer, Wish::Result, Wish::Failure];

@@ -98,7 +98,7 @@ impl Server {
                 line.trim().strip_prefix(greeting).filter(|base| !base.is_empty()).map(str::to_owned),
             );
         }
-        // The rest is read so that nobody waits for a reader.
+        // The rest is read so that no writer is blocked.
         std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         Server { child, bases }
     }

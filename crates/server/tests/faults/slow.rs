@@ -71,7 +71,7 @@ async fn slow(count: usize, seconds: u64) -> Row {
     Row::new("F23", "slow headers, slow bodies, unread streams", count, wrong).with(note)
 }
 
-/// The beginning of a request that never comes to its end; of every third: a stream that nobody reads.
+/// The beginning of a request that never ends; of every third: a stream that nobody reads.
 fn opening(n: usize, address: &str, run: &str) -> String {
     match n % 3 {
         0 => format!("GET /api/v1/holds HTTP/1.1\r\nhost: {address}\r\nx-slow: "),

@@ -8,9 +8,9 @@ use std::time::Duration;
 use standfast_store::conformance::random::Random;
 use tokio::task::JoinSet;
 
-use crate::field::{Field, Kept};
 use crate::report::Row;
 use crate::server::{Http, Server, now};
+use crate::site::{Field, Kept};
 use crate::story::{Acked, ClearUp, Story, Wish};
 
 /// What the agent of the product can do.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use standfast_store::conformance::cluster::{self, OwnServer, Replication};
 use standfast_store::conformance::random::Random;
 
-use crate::between::Between;
 use crate::child::Options;
+use crate::proxy::Between;
 use crate::server::Server;
 
 /// What goes wrong.

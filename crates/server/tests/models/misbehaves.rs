@@ -129,7 +129,7 @@ async fn a_provider_that_is_not_there() {
     assert_eq!(ask(provider(Dialect::OpenaiChat, &url)).await, "untrusted");
 }
 
-/// What is odd, the pieces of the stream, and the calls that it comes to: id, tool, arguments.
+/// What is odd, the pieces of the stream, and the calls in it: id, tool, arguments.
 type Accent<'a> = (&'a str, &'a [&'a str], &'a [(&'a str, &'a str, &'a str)]);
 
 /// F26: duplicate ids, late names, missing indexes, arguments that are no text: calls that can be told apart.

@@ -61,6 +61,8 @@ fn a_second_run_knows_what_was_said() {
             Answer::stream(asks.clone()),
             words.clone(),
             Answer::stream(asks),
+            // What somebody else says meanwhile, and then the rest.
+            words.clone(),
             words.clone(),
             words,
         ]);
@@ -85,10 +87,17 @@ fn a_second_run_knows_what_was_said() {
             second.ask_anyway(&["send", "assistant", "What is my name?", "--session", "talk", "--wait"]);
         let said = ["My name is Zoë.", "suspend-for-input", "seven of them", "Fertig.", "What is my name?"];
         stand_in_order(kind, &fake.request().unwrap().body, &said);
-        // Somebody else ends a run of the session meanwhile: this one has begun before that.
+        // Another run of the session ends meanwhile, and knows only what had ended; this one has begun before that.
+        let meanwhile =
+            second.ask_anyway(&["send", "assistant", "Am I late?", "--session", "talk", "--wait"]);
+        assert_eq!(meanwhile["status"], "completed", "{kind}: {meanwhile}");
+        let body = fake.request().unwrap().body;
+        stand_in_order(kind, &body, &["My name is Zoë.", "Fertig.", "Am I late?"]);
+        assert!(!body.contains("What is my name?"), "{kind}: that one has not ended: {body}");
         answer(&second, &run, "none");
         let again = fake.request().unwrap().body;
         stand_in_order(kind, &again, &[&said[..], &["none"]].concat());
+        assert!(!again.contains("Am I late?"), "{kind}: pinned at its start: {again}");
 
         for (agent, session) in [("other", "talk"), ("assistant", "elsewhere")] {
             let run = second.ask_anyway(&["send", agent, "Who am I?", "--session", session, "--wait"]);

@@ -6,11 +6,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
-mod cast;
+mod agents;
+mod backend;
 mod check;
 #[path = "../faults/facts.rs"]
 mod facts;
-mod ground;
 mod people;
 #[path = "../faults/report.rs"]
 mod report;
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Failed, Trial};
 use standfast_core::mutant::Mutant;
 
-use ground::Ground;
+use backend::Ground;
 use report::{Row, reported};
 use world::{Blind, Hints, How, play};
 

@@ -19,7 +19,7 @@ use standfast_core::time::Millis;
 use standfast_engine::auth::Principal;
 use standfast_engine::{Decision, Engine, EngineError, HoldList, IdempotencyKey, NewRun};
 
-use crate::cast;
+use crate::agents;
 use crate::check;
 use crate::world::Sim;
 
@@ -187,7 +187,7 @@ async fn begin(sim: &Arc<Sim>, key: String) {
         let seat = sim.index(sim.seats());
         let once = IdempotencyKey::new("start", key.clone(), digest::of_bytes(key.as_bytes()));
         let new =
-            NewRun { agent: cast::clerk(), session: None, message: Message::text(&key), once: Some(once) };
+            NewRun { agent: agents::clerk(), session: None, message: Message::text(&key), once: Some(once) };
         let answer = ask(sim, seat, |engine| async move { engine.start(&who(OWNER), new).await }).await;
         sim.tell(|| format!("{OWNER} begins {key} at {seat}: {answer:?}"));
         if let Some(Ok(run)) = answer {

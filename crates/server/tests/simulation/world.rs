@@ -17,8 +17,8 @@ use standfast_store::conformance::registry::Registry;
 use standfast_store::{Heartbeat, ShardSet, Store};
 use tokio::sync::{Notify, broadcast};
 
-use crate::cast;
-use crate::ground::{Disk, Ground};
+use crate::agents;
+use crate::backend::{Disk, Ground};
 use crate::people::{self, Acked};
 use crate::requests::Requests;
 use crate::wire::Wire;
@@ -315,7 +315,7 @@ impl Sim {
     /// A node stops for a while: shortly, or until others have taken what it had.
     pub(crate) fn pause(&self, seat: usize, life: u64) {
         let long = self.one_in(2);
-        let span = self.span(if long { 3 * cast::LEASE.0 } else { 500 });
+        let span = self.span(if long { 3 * agents::LEASE.0 } else { 500 });
         let mut seated = self.seats[seat].lock().unwrap();
         let Some(live) = seated.live.as_ref().filter(|_| life == seated.life && !seated.is_dying) else {
             return;
@@ -404,7 +404,7 @@ impl Sim {
             let now = self.now();
             if now >= deadline {
                 return Err(format!(
-                    "I6: not everything is over {} s after the last fault",
+                    "I6: not everything has ended {} s after the last fault",
                     PATIENCE.0 / 1000
                 ));
             }
@@ -430,7 +430,7 @@ impl Sim {
         let life = seated.life;
         let (hints, _) = broadcast::channel(HINTS_BEHIND);
         let wire = Wire::new(self.clone(), seat, life, hints.clone());
-        let engine = Engine::new(Arc::new(wire), clock.clone(), cast::settings(self, seat, life, &clock));
+        let engine = Engine::new(Arc::new(wire), clock.clone(), agents::settings(self, seat, life, &clock));
         seated.live = Some(Live { engine: engine.clone(), clock, time, skew, hints, gone: Arc::default() });
         drop(seated);
         self.tell(|| format!("node {seat} starts, its clock is {skew} ms ahead"));
@@ -452,7 +452,7 @@ impl Sim {
                 live.gone.notify_waiters();
                 live.engine.die().await;
             }
-            let down = self.span(3 * cast::LEASE.0);
+            let down = self.span(3 * agents::LEASE.0);
             self.seats[seat].lock().unwrap().starts_at = Some(self.now().plus(down));
         }
     }

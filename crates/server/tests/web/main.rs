@@ -10,11 +10,12 @@ mod site;
 
 use std::collections::BTreeSet;
 
+use standfast_core::approver::Approver;
 use standfast_core::hold::HoldPolicy;
 use standfast_core::id::{HoldId, RunId};
 use standfast_core::name::UserId;
 use standfast_core::time::{Millis, Timestamp};
-use standfast_engine::auth::{Approvers, Party, SelfApproval};
+use standfast_engine::auth::{Approvers, SelfApproval};
 use standfast_engine::clock::Clock;
 
 use site::{ARGUMENTS, Browser, Page, Site, origin};
@@ -28,6 +29,14 @@ async fn every_page_carries_strict_headers() {
     for (path, status) in [
         ("/".to_owned(), 200),
         ("/?kind=approval".into(), 200),
+        ("/?kind=aproval".into(), 400),
+        ("/?tol=x".into(), 400),
+        ("/history".into(), 200),
+        ("/history?outcome=maybe".into(), 400),
+        ("/charts".into(), 200),
+        ("/charts?over=1y".into(), 400),
+        (format!("/review?hold={hold}"), 200),
+        ("/runs?state=odd".into(), 400),
         ("/runs".into(), 200),
         (format!("/runs/{run}"), 200),
         (format!("/approve/{hold}"), 200),
@@ -38,7 +47,7 @@ async fn every_page_carries_strict_headers() {
         let page = alice.get(&path).await;
         assert_eq!(page.status, status, "{path}");
         let header = |name: &str| page.headers.get(name).map(|value| value.to_str().unwrap());
-        let policy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; \
+        let policy = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; \
                       frame-ancestors 'none'";
         assert_eq!(header("content-security-policy"), Some(policy), "{path}");
         assert_eq!(header("content-type"), Some("text/html; charset=utf-8"), "{path}");
@@ -47,11 +56,14 @@ async fn every_page_carries_strict_headers() {
         assert_eq!(header("referrer-policy"), Some("same-origin"));
         assert_eq!(header("cache-control"), Some("no-store"));
         assert_eq!(header("set-cookie"), None, "the browser has its token");
-        page.does_not_say("<script").does_not_say("style=\"").says("<html lang=\"en\">");
+        page.does_not_say("style=\"").says("<html lang=\"en\">");
+        // The server's own module, and no other script.
+        assert_eq!(page.text.matches("<script").count(), 1, "{path}");
+        page.says("<script type=\"module\" src=\"&#x2f;assets&#x2f;live-");
     }
     let stranger = Browser { token: String::new(), ..alice };
     let cookie = stranger.get("/").await.headers["set-cookie"].to_str().unwrap().to_owned();
-    assert!(cookie.ends_with("; HttpOnly; SameSite=Strict; Path=/"), "{cookie}");
+    assert!(cookie.ends_with("; HttpOnly; SameSite=Lax; Path=/"), "{cookie}");
     let style = stranger.get("/assets/style.css").await;
     assert_eq!(
         (style.status, &style.headers["content-type"]),
@@ -146,7 +158,7 @@ async fn what_is_shown_is_what_runs() {
     let timeline = alice.get(&format!("/runs/{run}")).await;
     timeline
         .says("&lt;script&gt;alert(1)&lt;&#x2f;script&gt;")
-        .does_not_say("<script")
+        .does_not_say("<script>alert")
         .does_not_say("\u{202e}");
     for text in [
         "Run of ops started",
@@ -188,7 +200,7 @@ async fn a_stale_page_is_told_what_changed() {
 /// T12, T15: what is not yours looks like nothing; what you may only look at has no buttons.
 #[tokio::test]
 async fn others_see_nothing_and_lookers_decide_nothing() {
-    let named = BTreeSet::from([Party::User(UserId::new("bob").unwrap())]);
+    let named = BTreeSet::from([Approver::User(UserId::new("bob").unwrap())]);
     let approvers =
         Approvers { named: Some(named), self_approval: SelfApproval::Forbid, ..Approvers::default() };
     let site = Site::with(Clock::system(), HoldPolicy::default(), approvers);
@@ -308,7 +320,7 @@ async fn what_waits_is_listed_and_paged() {
         site.held("words").await;
     }
     let first = alice.get("/").await;
-    let next = first.body.split_once("<p class=\"more\"><a href=\"").unwrap().1.split_once('"').unwrap().0;
+    let next = first.body.split_once("rel=\"next\" href=\"").unwrap().1.split_once('"').unwrap().0;
     let next = next.replace("&#x2f;", "/").replace("&amp;", "&");
     let second = alice.get(&next).await;
     let count = |page: &Page| page.body.matches("class=\"item\"").count();
@@ -319,4 +331,71 @@ async fn what_waits_is_listed_and_paged() {
     assert_eq!(decided.status, 409);
     decided.says("Expired").says("It did not run.").does_not_say("<button");
     assert_eq!(site.effects(), Vec::<String>::new());
+}
+
+/// What was decided is found again, by those who may see it: on the page, as CSV and as JSON.
+#[tokio::test]
+async fn decided_holds_are_in_the_history() {
+    let site = Site::new();
+    let (alice, mallory) = (site.browser("alice").await, site.browser("mallory").await);
+    let (_, hold) = site.held("ops").await;
+    let (run, withdrawn) = site.held("options").await;
+    assert_eq!(alice.decide(hold, &[("decision", "deny"), ("reason", "no")]).await.status, 303);
+    site.engine.cancel(&site::who("alice"), run, None, None).await.unwrap();
+    let all = alice.get("/history").await;
+    all.says(&hold.to_string()).says(&withdrawn.to_string()).says("Denied").says("Withdrawn");
+    let denied = alice.get("/history?outcome=denied&by=alice&tool=delete_file").await;
+    denied.says(&hold.to_string()).does_not_say(&withdrawn.to_string());
+    alice.get("/history?outcome=approved").await.says("No decision fits these filters");
+    alice.get("/history.csv?outcome=denied").await.says("delete_file,denied,alice,");
+    alice.get("/history.json").await.says("\"outcome\":\"withdrawn\"").says("\"next_cursor\":null");
+    mallory.get("/history").await.says("Nothing was decided yet").does_not_say(&hold.to_string());
+}
+
+/// A hold that was opened from a list leads to the next one of that list, with what just happened.
+#[tokio::test]
+async fn a_decision_leads_to_the_next_hold_of_its_list() {
+    let site = Site::new();
+    let alice = site.browser("alice").await;
+    let (_, first) = site.held("ops").await;
+    site.held("options").await;
+    let (_, second) = site.held("ops").await;
+    let from = "kind=approval";
+    let opened = alice.get(&format!("/approve/{first}?from=kind%3Dapproval")).await;
+    opened.says(&format!("name=\"next\" value=\"{second}\""));
+    let next = second.to_string();
+    let answered = alice.decide(first, &[("decision", "approve"), ("from", from), ("next", &next)]).await;
+    let location = answered.headers["location"].to_str().unwrap().to_owned();
+    assert_eq!(location, format!("/approve/{second}?from=kind%3Dapproval&done={first}"));
+    alice.get(&location).await.says("Approved: delete_file").says("Approve delete_file?");
+    let last = alice.decide(second, &[("decision", "deny"), ("from", from), ("next", "")]).await;
+    assert_eq!(last.headers["location"], format!("/approve/{second}?from=kind%3Dapproval").as_str());
+}
+
+/// Several are decided together; each counts by itself, with what it was shown with.
+#[tokio::test]
+async fn several_holds_are_decided_together() {
+    let site = Site::new();
+    let alice = site.browser("alice").await;
+    let holds = [site.held("ops").await.1, site.held("ops").await.1];
+    let path = format!("/review?hold={}&hold={}", holds[0], holds[1]);
+    let page = alice.get(&path).await;
+    page.says("Approve all 2 as shown").says("2 of them cannot be undone");
+    assert_eq!(site.effects(), Vec::<String>::new());
+    assert_eq!(alice.decide(holds[0], &[("decision", "deny")]).await.status, 303);
+    let mut fields: Vec<(String, String)> = vec![("decision".into(), "approve".into())];
+    for hold in holds {
+        let own = |name: &str| page.hidden(&format!("{name}-{hold}"));
+        fields.push(("hold".into(), hold.to_string()));
+        fields.push((format!("digest-{hold}"), own("digest")));
+        fields.push((format!("revision-{hold}"), own("revision")));
+    }
+    fields.push(("csrf".into(), page.hidden("csrf")));
+    fields.push(("once".into(), page.hidden("once")));
+    let fields: Vec<(&str, &str)> = fields.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+    let result = alice.send(alice.form("/review", &fields)).await;
+    assert_eq!(result.status, 409);
+    result.says("Already decided").says("Denied by alice").says("Approved by alice");
+    site.engine.reads().settled_run(&site::who("alice"), holds[1].run, Millis::seconds(10)).await.unwrap();
+    assert_eq!(site.effects(), [ARGUMENTS]);
 }

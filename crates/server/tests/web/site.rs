@@ -22,6 +22,7 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{ApiKey, Approvers, KEY_BYTES, KeyFacts, Principal};
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Access, Agent, Auth, Connections, FixedSettings, Settings};
+use standfast_engine::tool::preview::Risk;
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Suspension, Tool, ToolFuture};
 use standfast_engine::{Engine, NewRun};
@@ -50,6 +51,10 @@ pub(crate) struct TestTool {
 }
 
 impl Tool for TestTool {
+    fn risk(&self, _arguments: &str) -> Option<Risk> {
+        matches!(self.does, Does::WritesALine).then_some(Risk::Destructive)
+    }
+
     fn run(&self, invocation: Invocation) -> ToolFuture {
         let outcome = match self.does {
             Does::WritesALine => {

@@ -253,6 +253,7 @@ impl Bench {
             definition: self.definition.clone(),
             verdicts: Verdicts::default(),
             authority: None,
+            counts_for: Vec::new(),
             recorded: None,
             limits: self.limits.clone(),
             over_soft_cap: false,

@@ -23,7 +23,7 @@ const TEMPLATE: &str = "standfast_template";
 /// Ends the server when nobody has used it for this long.
 const IDLE_SECONDS: u32 = 15;
 
-/// So many databases of tests that are over may lie about; each is some 8 MB, and a whole run makes over a thousand.
+/// How many databases of ended tests may be left over; each is some 8 MB, and a whole run makes over a thousand.
 const LEFTOVERS: usize = 64;
 
 /// A server, and the lock that says that this process uses it.

@@ -146,7 +146,8 @@ pub fn readers_see_whole_appends(factory: &Factory) {
                 let row = block_on(store.load(run)).unwrap().row;
                 let hold = row.run.state.holds[0].key;
                 let to = Some(super::support::user(&format!("user-{turn}")));
-                let batch = scribe.batch(&row, &standfast_core::command::Command::Assign { hold, to });
+                let batch =
+                    scribe.batch(&row, &standfast_core::command::Command::Assign { hold, to, until: None });
                 block_on(store.append(vec![batch])).unwrap();
             } else {
                 block_on(store.load(run)).unwrap();

@@ -4,6 +4,9 @@
 //! even what the guards before it would have counted.
 
 use standfast_core::digest::Digest;
+use standfast_core::effect::EffectClaim;
+use standfast_core::id::CallNo;
+use standfast_core::name::Tenant;
 use standfast_core::project::RunRow;
 use standfast_core::time::Millis;
 
@@ -27,6 +30,30 @@ pub fn a_used_key_is_refused(factory: &Factory) {
     let refused = world.write_guarded(vec![unused("k-2"), unused("k-1")]);
     let why = format!("the key was used for run {}", first.run.facts.id);
     assert_eq!(refused, Err(StoreError::Guard { which: 1, why }));
+}
+
+/// A claim on an effect is a key that is kept for good: of two runs one starts, and the other one finds out whose it is.
+pub fn an_effect_is_claimed_once(factory: &Factory) {
+    let mut world = World::new(factory);
+    let claim = EffectClaim { key: "refund:p-17".into(), no: 1 };
+    let claims = |world: &mut World, claim: &EffectClaim| {
+        let mut batch = world.scribe.start(&NewRun::of("helper"));
+        let (run, expires_at) = (batch.run(), world.now().plus(Millis::hours(24 * 365 * 100)));
+        batch.guards.push(Guard::KeyUnused { key: claim.stored() });
+        let request = EffectClaim::owner(run, CallNo(1));
+        batch.puts.push(SideWrite::Key { key: claim.stored(), request, expires_at });
+        (run, world.append(vec![batch]))
+    };
+    let (first, written) = claims(&mut world, &claim);
+    assert_eq!(written, Ok(()));
+    world.reopen();
+    let forgotten = world.store().forget_keys(world.now().plus(Millis::hours(24 * 365 * 50)), 100);
+    assert_eq!(block_on(forgotten), Ok(0));
+    let why = format!("the key was used for run {first}");
+    assert_eq!(claims(&mut world, &claim).1, Err(StoreError::Guard { which: 0, why }));
+    let found = block_on(world.store().find_key(Tenant::default_tenant(), claim.stored())).unwrap().unwrap();
+    assert_eq!((found.run, found.request), (first, EffectClaim::owner(first, CallNo(1))));
+    assert_eq!(claims(&mut world, &EffectClaim { no: 2, ..claim }).1, Ok(()), "the second start of it");
 }
 
 pub fn a_key_of_another_tenant_does_not_count(factory: &Factory) {

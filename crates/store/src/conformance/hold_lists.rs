@@ -14,10 +14,10 @@ use standfast_core::time::Millis;
 
 use super::Factory;
 use super::support::{
-    LOOKUP, NewRun, SHELL, World, agent, as_seen, hold_ids, hold_row, holds_by, session, tenant, the_hold,
-    tool, user, worker,
+    LOOKUP, NewRun, SHELL, World, agent, all_pages, as_seen, block_on, hold_ids, hold_row, holds_by, session,
+    tenant, the_hold, tool, user, worker,
 };
-use crate::{Audience, AudienceMember, HoldFilter, HoldQuery, SideWrite};
+use crate::{Audience, AudienceMember, DecidedQuery, HoldFilter, HoldQuery, SideWrite};
 
 pub fn holds_are_listed_oldest_first(factory: &Factory) {
     let mut world = World::new(factory);
@@ -48,7 +48,8 @@ pub fn an_audience_sees_its_holds_each_once(factory: &Factory) {
 pub fn an_audience_can_grow(factory: &Factory) {
     let mut world = World::new(factory);
     let (row, hold) = world.held(&NewRun::of("helper"), &["user:alice"]);
-    let mut batch = world.scribe.batch(&row, &Command::Assign { hold: hold.key, to: Some(user("bob")) });
+    let mut batch =
+        world.scribe.batch(&row, &Command::Assign { hold: hold.key, to: Some(user("bob")), until: None });
     let who = vec![AudienceMember("user:bob".into()), AudienceMember("user:alice".into())];
     batch.puts.push(SideWrite::Audience { hold, who });
     let row = world.write(batch);
@@ -259,6 +260,70 @@ pub fn every_way_to_close_a_hold_is_recorded(factory: &Factory) {
     }
 }
 
+pub fn decided_holds_are_listed_by_when_they_were_decided(factory: &Factory) {
+    let mut world = World::new(factory);
+    let (early, first) = world.held(&NewRun::of("a"), &[]);
+    let (row, second) = world.held(&NewRun::of("b"), &["user:alice"]);
+    let (_, open) = world.held_run("a");
+    let (theirs, _) = world.held(&NewRun::of("a").of_tenant("acme"), &[]);
+    world.decides(&row, second, Choice::Deny { reason: None });
+    world.decides(
+        &theirs,
+        HoldId { run: theirs.run.facts.id, key: theirs.run.state.holds[0].key },
+        Choice::Approve,
+    );
+    let denied_at = world.now();
+    world.later(Millis::seconds(5));
+    world.decides(&early, first, Choice::Approve);
+    // A run that ends withdraws what it waits for; several at one instant.
+    world.later(Millis::seconds(5));
+    let mut withdrawn = Vec::new();
+    for _ in 0..3 {
+        let (row, hold) = world.held_run("c");
+        world.send(&row, &Command::Cancel { reason: None });
+        withdrawn.insert(0, hold);
+    }
+    world.reopen();
+    let all = decided_by(|_| {});
+    let expected: Vec<HoldId> = withdrawn.iter().copied().chain([first, second]).collect();
+    for limit in [1, 2, 50] {
+        assert_eq!(hold_ids(&world.all_decided(&DecidedQuery { limit, ..all.clone() })), expected, "{limit}");
+    }
+    assert_eq!(world.find_hold(first), world.all_decided(&all).into_iter().find(|row| row.id == first));
+    assert!(!expected.contains(&open));
+    let of = |world: &World, change: fn(&mut DecidedQuery)| hold_ids(&world.all_decided(&decided_by(change)));
+    assert_eq!(of(&world, |query| query.agent = Some(agent("b"))), [second]);
+    assert_eq!(of(&world, |query| query.tool = Some(tool(SHELL))), expected);
+    assert_eq!(of(&world, |query| query.tool = Some(tool("unheard of"))), []);
+    assert_eq!(of(&world, |query| query.kinds = vec![HoldKind::Input]), []);
+    assert_eq!(of(&world, |query| query.how = vec![ResolutionKind::Withdrawn]), withdrawn);
+    assert_eq!(of(&world, |query| query.by = Some(user("alice"))), [first, second]);
+    assert_eq!(of(&world, |query| query.by = Some(user("bob"))), []);
+    assert_eq!(of(&world, |query| query.tenant = tenant("nobody")), []);
+    let late = DecidedQuery { since: Some(denied_at.plus(Millis(1))), ..all.clone() };
+    assert_eq!(hold_ids(&world.all_decided(&late)), expected[..4]);
+    let early = DecidedQuery { before: Some(denied_at.plus(Millis(1))), ..all };
+    assert_eq!(hold_ids(&world.all_decided(&early)), [second]);
+}
+
+/// Every decided hold of the usual tenant, but for what is changed.
+fn decided_by(change: impl Fn(&mut DecidedQuery)) -> DecidedQuery {
+    let mut query = DecidedQuery {
+        tenant: tenant("default"),
+        since: None,
+        before: None,
+        agent: None,
+        tool: None,
+        kinds: Vec::new(),
+        how: Vec::new(),
+        by: None,
+        cursor: None,
+        limit: 50,
+    };
+    change(&mut query);
+    query
+}
+
 pub fn changes_of_an_open_hold_are_visible(factory: &Factory) {
     let mut world = World::new(factory);
     let timeout = Some(Millis::seconds(10));
@@ -269,7 +334,7 @@ pub fn changes_of_an_open_hold_are_visible(factory: &Factory) {
     let row = world.send(&row, &Command::Edit(Edit { decide: as_seen(hold.key), arguments }));
     let edited = world.same_everywhere(hold);
     assert_eq!((edited.revision, edited.digest == first.digest), (1, false));
-    let row = world.send(&row, &Command::Assign { hold: hold.key, to: Some(user("bob")) });
+    let row = world.send(&row, &Command::Assign { hold: hold.key, to: Some(user("bob")), until: None });
     assert_eq!(world.same_everywhere(hold), HoldRow { assignee: Some(user("bob")), ..edited.clone() });
     world.later(Millis::seconds(11));
     let row = world.send(&row, &Command::Tick);
@@ -295,6 +360,12 @@ pub fn news_from_an_outside_job_is_visible(factory: &Factory) {
 }
 
 impl World {
+    fn all_decided(&self, query: &DecidedQuery) -> Vec<HoldRow> {
+        all_pages(|cursor| {
+            block_on(self.store().decided_holds(DecidedQuery { cursor, ..query.clone() })).unwrap()
+        })
+    }
+
     fn seen_by(&self, who: &[&str]) -> Vec<HoldId> {
         let audience = Audience::AnyOf(who.iter().map(|one| AudienceMember((*one).to_owned())).collect());
         hold_ids(&self.all_holds(&HoldQuery { audience, ..holds_by(HoldFilter::All) }))

@@ -173,8 +173,8 @@ pub fn a_wake_while_leased_is_not_forgotten(factory: &Factory) {
     assert_eq!(world.claimed_by(OTHER_NODE), [], "the lease still counts");
     // Neither an append of the node that has the run nor a renewal is a look at what the wake was about.
     let (hold, to) = (row.run.state.holds[0].key, Some(super::support::user("bob")));
-    let row = world.send(&row, &Command::Assign { hold, to });
-    let mut batch = world.scribe.batch(&row, &Command::Assign { hold, to: None });
+    let row = world.send(&row, &Command::Assign { hold, to, until: None });
+    let mut batch = world.scribe.batch(&row, &Command::Assign { hold, to: None, until: None });
     batch.lease = LeaseChange::Take { node: NODE, until: world.in_a_minute() };
     world.write(batch);
     assert_eq!(block_on(world.store().renew(vec![run], NODE, world.in_a_minute())), Ok(vec![run]));
@@ -192,10 +192,11 @@ pub fn a_wake_in_the_append_that_moves_the_run_is_not_forgotten(factory: &Factor
     let mut ends = world.scribe.batch(&parent, &Command::Cancel { reason: None });
     ends.puts.push(SideWrite::Wake { run: child.run.facts.id, at: world.now() });
     let to = Some(super::support::user("bob"));
-    let moves = world.scribe.batch(&child, &Command::Assign { hold: hold.key, to });
+    let moves = world.scribe.batch(&child, &Command::Assign { hold: hold.key, to, until: None });
     assert_eq!(world.append(vec![ends, moves.clone()]), Ok(()));
     world.expect_stored(&moves.row);
-    let mut batch = world.scribe.batch(&moves.row, &Command::Assign { hold: hold.key, to: None });
+    let mut batch =
+        world.scribe.batch(&moves.row, &Command::Assign { hold: hold.key, to: None, until: None });
     batch.lease = LeaseChange::Release;
     world.write(batch);
     assert_eq!(world.claimed(10), [child.run.facts.id]);

@@ -258,7 +258,7 @@ impl World {
         block_on(self.store().due_notices(NoticeQuery::all(self.now(), 50))).unwrap()
     }
 
-    /// Who is told of which run from which event on.
+    /// Who is notified of which run from which event on.
     pub(super) fn told(&self) -> Vec<(String, RunId, u64)> {
         self.due().into_iter().map(|due| (due.subscription, due.run, due.from.0)).collect()
     }

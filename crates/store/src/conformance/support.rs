@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use standfast_core::apply;
 use standfast_core::command::{Begin, Choice, Command, FinishCall, Resolve, Suspend, SuspendFor};
-use standfast_core::event::Envelope;
+use standfast_core::event::{Envelope, OrphanCause};
 use standfast_core::hold::Ask;
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Seq};
 use standfast_core::link::{Contents, FIRST_PREVIOUS, Link};
@@ -167,7 +167,10 @@ impl World {
         let (row, hold) = self.held_run(agent);
         let row = self.decides(&row, hold, Choice::Approve);
         let row = self.begins(&row, 1);
-        let row = self.send(&row, &Command::Orphan { call: CallNo(1), attempt: 1, node: NODE });
+        let row = self.send(
+            &row,
+            &Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost },
+        );
         let hold = the_hold(&row);
         (row, hold)
     }

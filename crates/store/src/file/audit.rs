@@ -53,12 +53,8 @@ pub fn export(
 ) -> Result<Report, OpenError> {
     let look = |files: &Snapshot, known: &AuditContext, run| look_and_export(files, known, only, run);
     let hand_on = |exported: Option<ExportedRun>| exported.map_or(ControlFlow::Continue(()), &mut take);
-    let mut report = walk(path, &SignedCoverage::default(), |_| {}, look, hand_on)?;
-    if let Some(only) = only {
-        // Whoever wants one run hears of that one.
-        report.findings.retain(|finding| finding.run == only.to_string());
-    }
-    Ok(report)
+    let report = walk(path, &SignedCoverage::default(), |_| {}, look, hand_on)?;
+    Ok(report.only(only))
 }
 
 /// Where the chain of each run ends: its last event and the hash of its last link.

@@ -1,12 +1,13 @@
 //! One append of several runs, of which all is written or nothing: a no to a sub-run ends the runs above it with it.
 //!
 //! The first order leads. Where it is refused nothing is written of the others; one of the others that is refused, because
-//! its run is over by then, is left out. Everything is decided again on what is there when somebody else was faster, on
+//! its run has ended by then, is left out. Everything is decided again on what is there when somebody else was faster, on
 //! this node or on another. Unlike [`Pipeline`] nothing is decided ahead.
 
 use std::sync::Arc;
 
 use standfast_core::decide::Answer as Outcome;
+use standfast_core::event::Envelope;
 use standfast_core::project::RunRow;
 use standfast_core::refusal::Refusal;
 
@@ -22,6 +23,8 @@ pub struct JointSettlement {
     pub outcome: Result<Outcome, Refusal>,
     /// The runs after it, the first one in front.
     pub rows: Vec<RunRow>,
+    /// The events that were written to each of them.
+    pub events: Vec<Vec<Envelope>>,
 }
 
 /// Decides each order on its run and appends all of it at once.
@@ -45,7 +48,7 @@ pub async fn append_jointly(
 }
 
 async fn attempt(store: &Arc<dyn Store>, orders: &[(RunRow, Order)]) -> Result<JointSettlement, StoreError> {
-    let (mut batches, mut rows, mut first_outcome) = (Vec::new(), Vec::new(), None);
+    let (mut batches, mut rows, mut events, mut first_outcome) = (Vec::new(), Vec::new(), Vec::new(), None);
     for (row, order) in orders {
         let decided = all(unchanged(&row.run), false, order);
         let is_lead = first_outcome.is_none();
@@ -53,16 +56,18 @@ async fn attempt(store: &Arc<dyn Store>, orders: &[(RunRow, Order)]) -> Result<J
         if is_lead && outcome.is_err() {
             // Refused on what was read: which may not be what is there.
             Pipeline::of(store.clone(), row.clone()).is_current().await?;
-            return Ok(JointSettlement { outcome: decided.outcome, rows: vec![row.clone()] });
+            let (rows, events) = (vec![row.clone()], vec![Vec::new()]);
+            return Ok(JointSettlement { outcome: decided.outcome, rows, events });
         }
         let batch =
             Batch::seal(Some(row), &decided, seal(&decided, order)).filter(|_| decided.outcome.is_ok());
+        events.push(if batch.is_some() { decided.events.clone() } else { Vec::new() });
         rows.push(batch.as_ref().map_or_else(|| row.clone(), |batch| batch.row.clone()));
         batches.extend(batch);
     }
     let outcome = first_outcome.unwrap_or(Ok(Outcome::Repeated));
     let Some(first) = batches.first().map(|batch| (batch.row.clone(), batch.link.header.first)) else {
-        return Ok(JointSettlement { outcome, rows });
+        return Ok(JointSettlement { outcome, rows, events });
     };
     match store.append(batches).await {
         Ok(()) => {}
@@ -74,5 +79,5 @@ async fn attempt(store: &Arc<dyn Store>, orders: &[(RunRow, Order)]) -> Result<J
         }
         Err(error) => return Err(error),
     }
-    Ok(JointSettlement { outcome, rows })
+    Ok(JointSettlement { outcome, rows, events })
 }

@@ -1,22 +1,27 @@
 //! What an append writes beside its events, as plain data, and the one function that turns it into guards and puts.
 //!
 //! The caller says what should happen (keep the lease while there is work, show new holds to these people, notify these
-//! recipients); what that comes to depends on what was decided, and is worked out anew whenever the commands are decided
+//! recipients); what is written depends on what was decided, and is worked out anew whenever the commands are decided
 //! again. Because it is data, a caller can change one part of it: an order that is taken back after a lost lease is pushed
 //! again with another [`LeaseRule`] and everything else as it was.
 
+use standfast_core::approver::Approver;
 use standfast_core::decide::Transition;
+use standfast_core::effect::EffectClaim;
 use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::HoldKind;
-use standfast_core::id::{HoldId, HoldKey, Incarnation};
+use standfast_core::hold::{Demand, HoldKind};
+use standfast_core::id::{CallNo, HoldId, HoldKey, Incarnation, RunId};
 use standfast_core::name::UserId;
 use standfast_core::next::{NextStep, next};
 use standfast_core::project::ResolutionKind;
 use standfast_core::run::Run;
-use standfast_core::time::Timestamp;
+use standfast_core::time::{Millis, Timestamp};
 
 use crate::batch::{AudienceMember, Guard, LeaseChange, Notice, SideWrite};
 use crate::recipient::Recipient;
+
+/// A hundred years.
+const FOR_GOOD: Millis = Millis::hours(24 * 365 * 100);
 
 /// What an append writes beside its events.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -44,10 +49,6 @@ pub struct HoldAudience {
 }
 
 impl HoldAudience {
-    fn is_empty(&self) -> bool {
-        self.owner.is_none() && self.named.is_empty()
-    }
-
     fn members(&self) -> Vec<AudienceMember> {
         let mut who = Vec::with_capacity(self.named.len() + 1);
         who.extend(self.owner.as_ref().map(AudienceMember::user));
@@ -93,6 +94,8 @@ pub enum NoticeTrigger {
     QuestionAsked,
     /// A hold ended, and its call does not go on.
     HoldGivenUp,
+    /// Anything happened.
+    RunChanged,
 }
 
 /// What is written beside the events of an append, for what was decided.
@@ -118,7 +121,7 @@ impl Default for LeaseRule {
 }
 
 impl Writes {
-    /// What it comes to for what was decided.
+    /// What is written for what was decided.
     #[must_use]
     pub fn beside(&self, decided: &Transition) -> SideWrites {
         let mut guards = Vec::new();
@@ -135,9 +138,12 @@ impl Writes {
             }
         };
         guards.extend(self.guards.iter().cloned());
+        let claimed = decided.events.iter().flat_map(claims);
+        guards.extend(claimed.map(|(_, claim)| Guard::KeyUnused { key: claim.stored() }));
         let is_done = decided.outcome.is_ok();
         let mut puts: Vec<SideWrite> = self.puts.iter().filter(|_| is_done).cloned().collect();
-        puts.extend(audiences(decided, &self.audience));
+        puts.extend(claim_puts(&decided.run, &decided.events));
+        puts.extend(audiences(decided.run.facts.id, &decided.events, &self.audience));
         puts.extend(wakes(decided));
         puts.extend(self.notices.iter().filter_map(|rule| rule.notice(decided)));
         SideWrites { lease, guards, puts }
@@ -161,6 +167,7 @@ impl NoticeTrigger {
         match self {
             NoticeTrigger::QuestionAsked => asks_people(envelope),
             NoticeTrigger::HoldGivenUp => hold_given_up(envelope).is_some(),
+            NoticeTrigger::RunChanged => true,
         }
     }
 }
@@ -205,13 +212,57 @@ fn is_busy(run: &Run) -> bool {
     }
 }
 
-fn audiences(decided: &Transition, who: &HoldAudience) -> Vec<SideWrite> {
-    let run = decided.run.facts.id;
-    let opened = decided.events.iter().filter_map(|envelope| {
-        let Event::HoldOpened(opened) = &envelope.event else { return None };
-        Some(SideWrite::Audience { hold: HoldId { run, key: opened.hold }, who: who.members() })
+/// What a start claims in the world.
+fn claims(envelope: &Envelope) -> impl Iterator<Item = (CallNo, &EffectClaim)> {
+    let started = if let Event::CallStarted(started) = &envelope.event { Some(started) } else { None };
+    started.into_iter().flat_map(|started| started.effects.iter().map(|claim| (started.call, claim)))
+}
+
+/// What keeps the claims of starts, for good: nobody knows how late a second call for the same effect comes.
+pub(crate) fn claim_puts(run: &Run, events: &[Envelope]) -> impl Iterator<Item = SideWrite> {
+    let (id, expires_at) = (run.facts.id, run.state.at.plus(FOR_GOOD));
+    events.iter().flat_map(claims).map(move |(call, claim)| SideWrite::Key {
+        key: claim.stored(),
+        request: EffectClaim::owner(id, call),
+        expires_at,
+    })
+}
+
+/// Who may see and decide the holds that these events open or change: these people, and whoever the events name.
+pub(crate) fn audiences(run: RunId, events: &[Envelope], who: &HoldAudience) -> Vec<SideWrite> {
+    let shown = events.iter().filter_map(|envelope| match &envelope.event {
+        Event::HoldOpened(opened) => Some((opened.hold, with_approvers(who.members(), &opened.demands))),
+        // Other arguments may be other people's business as well.
+        Event::HoldEdited(edited) => Some((edited.hold, with_approvers(Vec::new(), &edited.demands))),
+        Event::HoldEscalated(escalated) => Some((escalated.hold, members(&escalated.to))),
+        Event::HoldDelegated(delegated) => {
+            Some((delegated.hold, members(&[Approver::User(delegated.delegation.to.clone())])))
+        }
+        _ => None,
     });
-    opened.filter(|_| !who.is_empty()).collect()
+    let shown = shown.filter(|(_, who)| !who.is_empty());
+    shown.map(|(key, who)| SideWrite::Audience { hold: HoldId { run, key }, who }).collect()
+}
+
+/// These people, and those whom the rules of a hold name.
+fn with_approvers(mut who: Vec<AudienceMember>, demands: &[Demand]) -> Vec<AudienceMember> {
+    for member in demands.iter().flat_map(|demand| members(demand.approvers.iter().flatten())) {
+        if !who.contains(&member) {
+            who.push(member);
+        }
+    }
+    who
+}
+
+/// How audiences name these people. Owners are among those who see every hold of their runs.
+fn members<'a>(approvers: impl IntoIterator<Item = &'a Approver>) -> Vec<AudienceMember> {
+    let named = approvers.into_iter().filter_map(|approver| match approver {
+        Approver::Owner => None,
+        Approver::User(_) | Approver::Group(_) | Approver::Role(_) => {
+            Some(AudienceMember(approver.to_string()))
+        }
+    });
+    named.collect()
 }
 
 /// Wakes whoever must look at a relative: the run itself when it has a child to begin, its parent when it has ended, its

@@ -1,6 +1,6 @@
 //! Connections: how they are made, what every session sets, and the statements that each has prepared.
 //!
-//! A connection that fails is dropped and another one made; nobody waits for one that is gone. The password stays
+//! A connection that fails is dropped and another one made; no request waits for one that is gone. The password stays
 //! inside the driver's configuration and is in no message.
 
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 //!
 //! An open hold's row is made from the fold of its run, and is left out when that cannot be read; such runs are listed apart.
 
-use standfast_core::id::{CallNo, HoldKey, RunId, Secret};
+use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Secret};
 use standfast_core::name::{AgentName, SessionId, Tenant, UserId};
 use standfast_core::project::{self, HoldRow, Phase, RunRow};
 use standfast_core::time::Timestamp;
@@ -15,11 +15,11 @@ use super::read::{stored, unreadable};
 use super::rows::{RunColumns, column};
 use super::sql;
 use super::types::{self, Bytes16};
-use crate::columns::{CorruptRow, kind_number};
+use crate::columns::{self, CorruptRow, Record, kind_number};
 use crate::error::StoreError;
 use crate::query::{
-    Audience, Claimant, EndedQuery, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, ScannedRun,
-    SessionKey, SessionQuery, SessionRow, UnreadableRun,
+    Audience, Claimant, DecidedQuery, EndedQuery, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX,
+    ScannedRun, SessionKey, SessionQuery, SessionRow, UnreadableRun,
 };
 
 type Param<'a> = &'a (dyn ToSql + Sync);
@@ -263,6 +263,23 @@ pub(super) async fn list_holds(pool: &Pool, query: &HoldQuery) -> Result<Page<Ho
     };
     page_of_holds(pool, query, (page, its_end), &[&first[..], &by].concat(), &[&end[..], &seen].concat())
         .await
+}
+
+pub(super) async fn decided_holds(pool: &Pool, query: &DecidedQuery) -> Result<Page<HoldRow>, StoreError> {
+    let since = query.since.map_or(i64::MIN, |since| since.0);
+    let params: [Param<'_>; 4] =
+        [&query.tenant.as_str(), &since, &query.until().0, &types::rows(DecidedQuery::LOOKS_AT)];
+    let rows = pool.read(sql::HOLDS_DECIDED, &params).await?;
+    let decided = |row: &Row| -> Result<(i64, Option<HoldRow>), CorruptRow> {
+        let call: i64 = column(row, 2)?;
+        let call = u32::try_from(call).map_err(|_| CorruptRow(format!("there is no call {call}")))?;
+        let key = HoldKey { call: CallNo(call), secret: Secret(column::<Bytes16>(row, 3)?.0) };
+        let id = HoldId { run: column::<Bytes16>(row, 1)?.run(), key };
+        let record = columns::parse::<Record>(column::<&str>(row, 4)?);
+        Ok((column(row, 0)?, record.ok().map(|record| record.row(id))))
+    };
+    let looked_at = rows.iter().map(decided).collect::<Result<Vec<_>, CorruptRow>>().map_err(unreadable)?;
+    Ok(query.page(looked_at))
 }
 
 async fn by_name(

@@ -399,6 +399,12 @@ pub(super) const HOLDS_BY_SESSION: &str = page_of_holds!(holds_of_session!("$7",
 /// The last of them that is looked at.
 pub(super) const HOLDS_BY_SESSION_END: &str = end_of_holds!(holds_of_session!("$4", "$5"));
 
+/// Decided holds, the latest decision first.
+pub(super) const HOLDS_DECIDED: &str = r#"SELECT substring(record from '"closed_at":(\d{1,18})')::bigint, run, call, secret, record
+     FROM holds WHERE tenant = $1 AND closed AND substring(record from '"closed_at":(\d{1,18})')::bigint >= $2
+     AND substring(record from '"closed_at":(\d{1,18})')::bigint < $3
+     ORDER BY substring(record from '"closed_at":(\d{1,18})')::bigint DESC, no DESC LIMIT $4"#;
+
 /// How many runs of a tenant are in which phase, and how many were quarantined.
 pub(super) const COUNT_RUNS: &str = "SELECT phase, quarantined IS NOT NULL, count(*) FROM runs WHERE tenant = $1 \
      GROUP BY 1, 2";
@@ -630,7 +636,7 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     LETTERS_ERASE, RUN_ERASED, RUNS_ENDED, BLOB, DEFINITION, KEY, KEYS_NOTE, KEYS_FORGET, HOLDS_OF_CALL,
     HOLDS_ALL, HOLDS_ALL_END, HOLDS_SEEN, HOLDS_SEEN_END, HOLDS_BY_AGENT, HOLDS_BY_AGENT_END, HOLDS_BY_TOOL,
     HOLDS_BY_TOOL_END, HOLDS_BY_INBOX, HOLDS_BY_INBOX_END, HOLDS_BY_RUN, HOLDS_BY_RUN_END, HOLDS_BY_SESSION,
-    HOLDS_BY_SESSION_END, COUNT_RUNS, COUNT_HOLDS, DUE, LEASE, QUARANTINE, NOT_DUE, RENEW, RELEASE,
+    HOLDS_BY_SESSION_END, HOLDS_DECIDED, COUNT_RUNS, COUNT_HOLDS, DUE, LEASE, QUARANTINE, NOT_DUE, RENEW, RELEASE,
     NOTICES_DUE, NOTICE_DELIVERED, NOTICE_RETRY, NOTICE_BURY, DEAD_RESEND, DEAD_LETTERS, APPENDS_STOP,
     SUBSCRIPTION_ADD, SUBSCRIPTION_CHANGE, SUBSCRIPTION_DELETE, SUBSCRIPTION, SUBSCRIPTIONS,
     SUBSCRIPTIONS_OF, SUBSCRIPTIONS_BROAD, SUBSCRIPTIONS_TO, TENANTS, SESSION, SESSIONS_ALL,

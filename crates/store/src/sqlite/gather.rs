@@ -1,6 +1,6 @@
 //! What is pending for the writer, and how it gathers groups: many runs share one sync.
 //!
-//! An append that nobody waits for may wait for the next one, a moment at most, so that what one drive hands over before
+//! An append that nobody awaits yet may wait for the next one, a moment at most, so that what one drive hands over before
 //! it waits is one commit. Where groups are large already the writer listens a little longer before it commits: whoever
 //! is about to ask shares the sync. With one caller at a time there is nobody to listen for.
 //! A store reads no clock: waits are bounded by how often and how long each is.
@@ -15,7 +15,7 @@ use super::job::Job;
 /// How many jobs share a transaction at most: bounds the time until the first of them is answered.
 pub(super) const GROUP_MAX: usize = 512;
 
-/// An append that nobody waits for waits this long, so many times, for another job.
+/// An append that nobody awaits yet waits this long, so many times, for another job.
 const LINGER: Duration = Duration::from_micros(250);
 const LINGERS: usize = 4;
 
@@ -33,7 +33,7 @@ const AWAITED: u8 = 1;
 const TAKEN: u8 = 2;
 
 impl Interest {
-    /// The writer has it; whether nobody waits for it.
+    /// The writer has it; whether nobody awaits it yet.
     pub(super) fn is_taken_unawaited(&self) -> bool {
         self.0.fetch_or(TAKEN, Ordering::SeqCst) & AWAITED == 0
     }
@@ -47,7 +47,7 @@ impl Interest {
 /// What callers and the writer know of each other.
 #[derive(Debug, Default)]
 pub(super) struct Bell {
-    /// The writer has only what nobody waits for, and listens.
+    /// The writer has only what nobody awaits yet, and listens.
     is_lingering: AtomicBool,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Gathering<'a> {
 }
 
 impl<'a> Gathering<'a> {
-    /// Begins with everything that is there. If nobody waits for any of it, listens for more.
+    /// Begins with everything that is there. If nobody awaits any of it yet, listens for more.
     pub(super) fn begin(first: Job, queue: &'a Receiver<Job>, bell: &Bell) -> Vec<Job> {
         let mut group = vec![first];
         while group.len() < GROUP_MAX

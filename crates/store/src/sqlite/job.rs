@@ -94,7 +94,7 @@ impl Job {
         matches!(self, Job::NoteKeys(..))
     }
 
-    /// Whether nobody waits for it yet.
+    /// Whether nobody awaits it yet.
     pub(super) fn can_wait(&self) -> bool {
         matches!(self, Job::Append(append, _) if append.interest.is_taken_unawaited())
     }

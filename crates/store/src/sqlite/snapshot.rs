@@ -24,9 +24,10 @@ use crate::layer::{
 };
 use crate::memory::MemoryStore;
 use crate::query::{
-    AuditEntry, Credential, HoldQuery, Page, RunQuery, SessionKey, SessionQuery, SessionRow, StoredRun,
+    AuditEntry, Credential, DecidedQuery, HoldQuery, Page, RunQuery, SessionKey, SessionQuery, SessionRow,
+    StoredRun,
 };
-use crate::subscription::{Subscription, SubscriptionQuery};
+use crate::subscription::{DeadLetter, DeadQuery, Subscription, SubscriptionQuery};
 
 /// A file as it was when this was opened.
 #[derive(Debug, Clone)]
@@ -105,6 +106,10 @@ impl RunLayer for SqliteSnapshot {
         self.read(|reading| reading.list_holds(&query))
     }
 
+    fn decided_holds(&self, query: DecidedQuery) -> Answer<Page<HoldRow>> {
+        self.read(|reading| reading.decided_holds(&query))
+    }
+
     fn tenants(&self) -> Answer<Vec<Tenant>> {
         self.read(|reading| reading.tenants())
     }
@@ -123,6 +128,10 @@ impl SessionLayer for SqliteSnapshot {
 impl DeliveryLayer for SqliteSnapshot {
     fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
         self.read(|reading| reading.list_subscriptions(&query))
+    }
+
+    fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>> {
+        self.read(|reading| reading.dead_letters(&query))
     }
 }
 

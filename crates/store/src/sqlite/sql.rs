@@ -270,6 +270,12 @@ pub(super) const HOLDS_BY_SESSION: &str = "SELECT h.no, h.run, h.call, h.secret,
 /// Open holds of a run.
 pub(super) const HOLDS_BY_RUN: &str = "SELECT no, run, call, secret, kind FROM holds \
      WHERE tenant = ?1 AND run = ?4 AND closed = 0 AND no > ?2 ORDER BY no LIMIT ?3";
+/// Decided holds, the latest decision first.
+pub(super) const HOLDS_DECIDED: &str = "SELECT CASE WHEN json_valid(h.record) THEN json_extract(h.record, '$.closed_at') END, \
+     r.id, h.call, h.secret, h.record FROM holds h JOIN runs r ON r.no = h.run WHERE h.tenant = ?1 AND h.closed = 1 \
+     AND CASE WHEN json_valid(h.record) THEN json_extract(h.record, '$.closed_at') END >= ?2 \
+     AND CASE WHEN json_valid(h.record) THEN json_extract(h.record, '$.closed_at') END < ?3 \
+     ORDER BY CASE WHEN json_valid(h.record) THEN json_extract(h.record, '$.closed_at') END DESC, h.no DESC LIMIT ?4";
 /// One open hold by its number.
 pub(super) const HOLD_BY_NUMBER: &str =
     "SELECT no, run, call, secret, kind FROM holds WHERE no = ?1 AND closed = 0";
@@ -515,6 +521,7 @@ pub(super) const ALL: &[&str] = &[
     HOLDS_BY_INBOX,
     HOLDS_BY_SESSION,
     HOLDS_BY_RUN,
+    HOLDS_DECIDED,
     HOLD_BY_NUMBER,
     AUDIENCE_ADD,
     AUDIENCE_ADD_ALL,

@@ -113,7 +113,7 @@ impl Tallies {
     pub(super) fn counts(self: &Arc<Tallies>, readers: &Arc<Readers>, tenant: Tenant) -> Answer<Counts> {
         let (reply, answer) = oneshot::channel();
         let (tallies, readers) = (self.clone(), readers.clone());
-        // The first snapshot is taken here and now, not when the thread comes to it.
+        // The first snapshot is taken here and now, not when the thread gets to it.
         let first = match self.begin(&readers) {
             Ok(first) => first,
             Err(error) => return Box::pin(std::future::ready(Err(error))),

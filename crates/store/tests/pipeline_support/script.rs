@@ -111,6 +111,7 @@ pub(crate) fn order(at: usize, actor: Actor, command: Command) -> Order {
         definition: Arc::new(definition()),
         verdicts: Verdicts { by_call, ..Verdicts::default() },
         authority,
+        counts_for: Vec::new(),
         recorded: None,
         limits: Arc::new(Limits::default()),
         over_soft_cap: false,

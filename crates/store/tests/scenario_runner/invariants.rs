@@ -129,7 +129,7 @@ impl Log {
             self.holds.iter().filter(|(_, _, open)| *open).map(|(key, ..)| *key).collect();
         let kept: Vec<HoldKey> = run.state.holds.iter().map(|hold| hold.key).collect();
         ensure(open == kept, || format!("open by the log: {open:?}, by the row: {kept:?}"))?;
-        ensure(!self.ended || open.is_empty(), || "it is over and still waits".into())?;
+        ensure(!self.ended || open.is_empty(), || "it has ended and still waits".into())?;
         let mut results: BTreeMap<CallNo, usize> = self.calls.keys().map(|no| (*no, 0)).collect();
         for entry in transcript(events) {
             if let Entry::Tool(result) = entry {

@@ -144,6 +144,7 @@ fn context(given: &OrderContext) -> standfast_core::command::Context<'_> {
         definition: &given.definition,
         verdicts: &given.verdicts,
         authority: given.authority,
+        counts_for: &given.counts_for,
         recorded: given.recorded.as_ref(),
         limits: &given.limits,
         over_soft_cap: given.over_soft_cap,

@@ -269,6 +269,7 @@ impl World {
             now: self.now,
             entropy: Entropy(digest::of_parts("scenario", &[&self.drawn.to_be_bytes()]).0),
             authority: self.setting.authority(&actor),
+            counts_for: Vec::new(),
             actor,
             definition: Arc::new(definition.clone()),
             verdicts: Default::default(),
@@ -325,7 +326,10 @@ fn held_by(command: &Command) -> Option<HoldKey> {
         Some(decide.hold)
     } else if let Command::Edit(edit) = command {
         Some(edit.decide.hold)
-    } else if let Command::Assign { hold, .. } | Command::Reopen { hold, .. } = command {
+    } else if let Command::Assign { hold, .. }
+    | Command::Delegate { hold, .. }
+    | Command::Reopen { hold, .. } = command
+    {
         Some(*hold)
     } else {
         None

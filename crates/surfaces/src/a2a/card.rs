@@ -126,8 +126,7 @@ pub(super) fn has_extended(settings: &Settings) -> bool {
 pub(super) fn extended(asked: &OperationContext) -> Result<AgentCard, A2aError> {
     let settings = asked.app.engine.settings();
     if !has_extended(&settings) {
-        let message =
-            "this agent has no extended card: it is for callers who are authenticated, and here nobody is";
+        let message = "this agent has no extended card: extended cards are for authenticated callers; configure server.auth";
         return Err(A2aError::new(Kind::UnsupportedOperation, message));
     }
     let missing = || A2aError::new(Kind::ExtendedAgentCardNotConfigured, "this agent is gone");

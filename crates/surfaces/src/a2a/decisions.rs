@@ -16,6 +16,7 @@ use standfast_core::hold::{Ask, HoldKind};
 use standfast_core::id::{CallId, HoldId, RunId};
 use standfast_core::json::RawJson;
 use standfast_core::text_decisions::{APPROVE, DENY, TextMeaning as Words, read_text};
+use standfast_core::time::Timestamp;
 use standfast_engine::{ImpliedHold, ShownHold};
 
 use super::error::A2aError;
@@ -28,6 +29,8 @@ pub(super) struct PendingHold {
     pub(super) id: HoldId,
     pub(super) kind: HoldKind,
     pub(super) ask: Ask,
+    /// When it expired, if it is kept all the same.
+    pub(super) expired_at: Option<Timestamp>,
     /// Whether its call was asked about before: then the call alone does not say which of its holds is meant.
     pub(super) is_asked_again: bool,
 }
@@ -211,6 +214,11 @@ fn is_decision(data: &RawValue) -> bool {
 }
 
 impl PendingTask {
+    /// When an open hold expired, if it is kept all the same.
+    pub(super) fn expired_at(&self, hold: HoldId) -> Option<Timestamp> {
+        self.open.iter().find(|open| open.id == hold)?.expired_at
+    }
+
     fn read_data(&self, field: &str, data: &RawValue) -> Read<Vec<ReadDecision>> {
         let ambiguous = RawJson::parse(data.get()).err().map(|bad| bad.to_string());
         if let Some(why) = ambiguous {
@@ -219,7 +227,7 @@ impl PendingTask {
         let data: Data = serde_json::from_str(data.get())
             .map_err(|error| NoDecision::Said(format!("{field} is no decision: {error}")))?;
         let digest = data.digest.as_deref().map(str::parse).transpose().map_err(|_| {
-            let why = "is none: repeat the one that the hold was shown with";
+            let why = "is not a digest; send the digest shown with the hold";
             NoDecision::Wrong(A2aError::invalid(format!("{field}.digest"), why))
         })?;
         self.meant(&data)?

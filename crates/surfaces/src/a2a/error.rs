@@ -274,6 +274,7 @@ fn refused(about: Option<RunId>, refusal: &Refusal) -> A2aError {
         | Refusal::Expired(_)
         | Refusal::NotAllowed(_)
         | Refusal::NotExpired(_)
+        | Refusal::PastEnd(_)
         | Refusal::CallNotReady(_)
         | Refusal::StaleAttempt { .. }
         | Refusal::Tampered { .. }
@@ -306,6 +307,7 @@ fn refusal_kind(refusal: &Refusal) -> Kind {
         | Refusal::AlreadyDecided(_)
         | Refusal::Expired(_)
         | Refusal::NotExpired(_)
+        | Refusal::PastEnd(_)
         | Refusal::CallNotReady(_)
         | Refusal::StaleAttempt { .. }
         | Refusal::TooLate(_)

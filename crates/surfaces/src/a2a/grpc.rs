@@ -161,7 +161,7 @@ fn answer<T>(written: Result<T, A2aError>) -> GrpcResult<T> {
     written.map(tonic::Response::new).map_err(|error| status::status(&error))
 }
 
-/// An operation came to what another one comes to.
+/// An operation returned the result of another kind of operation.
 fn mixed_up() -> tonic::Status {
     status::status(&A2aError::new(Kind::Internal, "internal error: the response does not match the request"))
 }

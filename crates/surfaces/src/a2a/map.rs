@@ -13,7 +13,7 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, Engine as _};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use standfast_core::body::Body;
-use standfast_core::event::{CallProgressed, Envelope, Event, HoldEdited, HoldVoted, Outcome};
+use standfast_core::event::{CallProgressed, Envelope, Event, HoldEdited, HoldResolved, HoldVoted, Outcome};
 use standfast_core::hold::{HoldKind, Resolution};
 use standfast_core::id::{HoldId, MessageId, RunId, Seq};
 use standfast_core::json::RawJson;
@@ -212,9 +212,15 @@ fn said(place: Place<'_>, envelope: &Envelope, events: &[Envelope]) -> Option<wi
             (!parts.is_empty()).then(|| place.agent(id, parts))
         }
         Event::HoldResolved(resolved) => {
-            let by = envelope.actor.user()?;
             let hold = HoldId { run: place.run, key: resolved.hold };
-            let part = decided(&resolved.resolution, hold.to_string(), by.to_string())?;
+            if let Some(word) = undecided(&resolved.resolution) {
+                // Nobody decided: it is told as what it is.
+                let data = wire::Part::data(&ClosureData { decision: word, hold_id: hold.to_string() });
+                let text = closed_text(resolved, events.iter()).map(wire::Part::text);
+                return Some(place.agent(id, text.into_iter().chain([data]).collect()));
+            }
+            let by = envelope.actor.user()?;
+            let part = decided(resolved, hold.to_string(), by.to_string())?;
             // What was decided, and behind it the message that decided, as it was sent.
             if let Some(message) = &resolved.message {
                 let message = written(place, id, message);
@@ -254,11 +260,13 @@ fn said(place: Place<'_>, envelope: &Envelope, events: &[Envelope]) -> Option<wi
         | Event::HoldAssigned(_)
         | Event::HoldReminded(_)
         | Event::HoldExpired(_)
-        | Event::HoldReopened(_) => None,
+        | Event::HoldReopened(_)
+        | Event::HoldEscalated(_)
+        | Event::HoldDelegated(_) => None,
     }
 }
 
-/// What whoever follows is told of a call that was denied without anybody being asked (S0-30). What jobs report on their
+/// What readers of a stream get of a call that was denied without anybody being asked (S0-30). What jobs report on their
 /// way is for those who look at them.
 fn denial(progressed: &CallProgressed, events: &[Envelope]) -> Option<wire::Part> {
     let is_refused = |envelope: &Envelope| {
@@ -268,11 +276,17 @@ fn denial(progressed: &CallProgressed, events: &[Envelope]) -> Option<wire::Part
     events.iter().any(is_refused).then(|| body_part(&progressed.note, PartKind::Text))
 }
 
-/// The denials among the events of one append.
-pub(super) fn denials(append: &[Envelope]) -> Vec<wire::Part> {
+/// What did not go on with one append: calls that were denied at once, and holds that were denied, expired or were
+/// withdrawn. `before` are the events before it.
+pub(super) fn denials(before: &[Envelope], append: &[Envelope]) -> Vec<wire::Part> {
     let of_event = |envelope: &Envelope| {
-        let Event::CallProgressed(progressed) = &envelope.event else { return None };
-        denial(progressed, append)
+        if let Event::HoldResolved(resolved) = &envelope.event {
+            closed_text(resolved, before.iter().chain(append)).map(wire::Part::text)
+        } else if let Event::CallProgressed(progressed) = &envelope.event {
+            denial(progressed, append)
+        } else {
+            None
+        }
     };
     append.iter().filter_map(of_event).collect()
 }
@@ -290,7 +304,7 @@ fn written(place: Place<'_>, id: MessageId, said: &Message) -> wire::Message {
 }
 
 /// What a person decided, in the form in which clients send it.
-fn decided(resolution: &Resolution, hold_id: String, decided_by: String) -> Option<wire::Part> {
+fn decided(resolved: &HoldResolved, hold_id: String, decided_by: String) -> Option<wire::Part> {
     #[derive(Serialize)]
     struct DecisionData<'a> {
         decision: &'static str,
@@ -302,6 +316,10 @@ fn decided(resolution: &Resolution, hold_id: String, decided_by: String) -> Opti
         answer: Option<wire::Json>,
         hold_id: String,
         decided_by: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        in_place_of: Option<String>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        late: bool,
     }
     let plain = |decision| DecisionData {
         decision,
@@ -310,8 +328,10 @@ fn decided(resolution: &Resolution, hold_id: String, decided_by: String) -> Opti
         answer: None,
         hold_id: hold_id.clone(),
         decided_by: decided_by.clone(),
+        in_place_of: resolved.in_place_of.as_ref().map(ToString::to_string),
+        late: resolved.late,
     };
-    let decided = match resolution {
+    let decided = match &resolved.resolution {
         Resolution::Approve { edited: None } => plain("approve"),
         Resolution::Approve { edited: Some(edited) } => {
             DecisionData { modified_input: edited.arguments.inline(), ..plain("modify") }
@@ -324,6 +344,55 @@ fn decided(resolution: &Resolution, hold_id: String, decided_by: String) -> Opti
         Resolution::Expire | Resolution::Withdraw | Resolution::Supersede => return None,
     };
     Some(wire::Part::data(&decided))
+}
+
+/// A hold that ended without a decision, for programs.
+#[derive(Serialize)]
+struct ClosureData {
+    decision: &'static str,
+    hold_id: String,
+}
+
+/// The word for a hold that ended without a decision of anybody.
+fn undecided(resolution: &Resolution) -> Option<&'static str> {
+    match resolution {
+        Resolution::Expire => Some("expired"),
+        Resolution::Withdraw => Some("withdrawn"),
+        Resolution::Supersede => Some("superseded"),
+        Resolution::Approve { .. }
+        | Resolution::Deny { .. }
+        | Resolution::Answer { .. }
+        | Resolution::Fail { .. } => None,
+    }
+}
+
+/// What whoever follows is told of a hold that ended without its call going on; none when it goes on.
+fn closed_text<'a>(
+    resolved: &HoldResolved,
+    events: impl DoubleEndedIterator<Item = &'a Envelope>,
+) -> Option<String> {
+    let call = resolved.hold.call;
+    let asked = |envelope: &'a Envelope| {
+        if let Event::ModelReplied(replied) = &envelope.event {
+            replied.reply.calls.iter().find(|asked| asked.no == call)
+        } else if let Event::CallProposed(proposed) = &envelope.event {
+            Some(&proposed.call).filter(|asked| asked.no == call)
+        } else {
+            None
+        }
+    };
+    let tool = events.rev().find_map(asked).map(|asked| &asked.tool);
+    let what = tool.map_or("what was asked".to_owned(), |tool| format!("the call of {tool}"));
+    match &resolved.resolution {
+        Resolution::Deny { reason } => {
+            let why = reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"));
+            Some(format!("Denied: {what} was not executed{why}"))
+        }
+        Resolution::Expire => Some(format!("Expired: nobody decided about {what} in time")),
+        Resolution::Withdraw => Some(format!("Withdrawn: {what} is no longer waited for")),
+        Resolution::Supersede => Some(format!("Superseded: a newer message took the place of {what}")),
+        Resolution::Approve { .. } | Resolution::Answer { .. } | Resolution::Fail { .. } => None,
+    }
 }
 
 /// What a run that has ended says at last: its result, or why there is none.

@@ -5,9 +5,10 @@
 
 use standfast_core::apply;
 use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::HoldKind;
+use standfast_core::hold::{Hold, HoldKind};
 use standfast_core::id::{HoldKey, MessageId, RunId, Seq};
 use standfast_core::run::{Run, status};
+use standfast_core::time::Timestamp;
 
 use super::map::{self, Place};
 use super::wire::{self, TaskState};
@@ -25,7 +26,16 @@ pub(super) struct Progress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ReportedState {
     state: TaskState,
-    asked: Vec<(HoldKey, u32)>,
+    asked: Vec<AskedHold>,
+}
+
+/// What a reader was told of an open hold: it is asked anew when one of these is another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct AskedHold {
+    key: HoldKey,
+    revision: u32,
+    votes: usize,
+    expired_at: Option<Timestamp>,
 }
 
 /// What was said in an append.
@@ -33,7 +43,7 @@ struct ReportedState {
 struct AppendWords {
     /// Whether the model said something.
     spoke: bool,
-    /// What was denied without anybody being asked.
+    /// What was denied, expired or was withdrawn.
     denials: Vec<wire::Part>,
 }
 
@@ -46,6 +56,8 @@ pub(super) struct Change {
     pub(super) state: TaskState,
     /// What it says; a question is asked by whoever can look at the holds.
     pub(super) says: StatusText,
+    /// What did not go on, where it is said beside a question.
+    pub(super) denials: Vec<wire::Part>,
 }
 
 /// What a task says about where it stands.
@@ -78,7 +90,7 @@ impl Progress {
         let spoke = append.iter().any(
             |envelope| matches!(&envelope.event, Event::ModelReplied(replied) if replied.reply.text.is_some()),
         );
-        let words = AppendWords { spoke, denials: map::denials(&append) };
+        let words = AppendWords { spoke, denials: map::denials(&self.events, &append) };
         for envelope in append {
             match &mut self.run {
                 Some(run) => apply::apply(run, &envelope),
@@ -100,11 +112,17 @@ impl Progress {
         let run = self.run.as_ref()?;
         let seq = run.state.seq;
         let state = map::state(status(run), below);
-        let asked: Vec<(HoldKey, u32)> = if state.is_terminal() {
+        let asked: Vec<AskedHold> = if state.is_terminal() {
             Vec::new()
         } else {
             let listed = run.state.holds.iter().filter(|hold| map::listed(hold.kind));
-            listed.map(|hold| (hold.key, hold.revision)).collect()
+            let asked = |hold: &Hold| AskedHold {
+                key: hold.key,
+                revision: hold.revision,
+                votes: hold.votes.len(),
+                expired_at: hold.expired_at,
+            };
+            listed.map(asked).collect()
         };
         let asks = !asked.is_empty() || matches!(state, TaskState::InputRequired | TaskState::AuthRequired);
         let now = ReportedState { state, asked };
@@ -118,9 +136,13 @@ impl Progress {
             return None;
         }
         let place = Place::of(run);
+        let mut beside = Vec::new();
         let message = if state.is_terminal() {
             map::last_words(place, &self.events)
-        } else if says_something && !asks {
+        } else if asks {
+            beside = denials;
+            None
+        } else if says_something {
             let reply = if spoke { map::last_reply(place, &self.events) } else { None };
             let id = MessageId { run: self.id, seq };
             let message = reply.unwrap_or_else(|| place.agent(id, Vec::new()));
@@ -133,6 +155,6 @@ impl Progress {
             None if asks => StatusText::Question,
             None => StatusText::Nothing,
         };
-        Some(Change { seq, state, says })
+        Some(Change { seq, state, says, denials: beside })
     }
 }

@@ -14,6 +14,7 @@ use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::SessionId;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
+use standfast_core::time::Timestamp;
 use standfast_engine::settings;
 use standfast_engine::{
     Decision, Decisions, EngineError, HoldView, IdempotencyKey, ImpliedHold, NewRun, ShownHold, Snapshot,
@@ -24,6 +25,7 @@ use super::error::{A2aError, Kind};
 use super::operations::{HISTORY, OperationContext, QuestionPaging, asks_in, history_length, task_id};
 use super::stream::{Frames, StreamEnd, StreamStart};
 use super::{intercept, map, modes, push, wire};
+use crate::http::rfc3339;
 
 /// The result of a message.
 struct SendResult {
@@ -37,6 +39,8 @@ struct SendResult {
 enum SendEffect {
     /// What it says.
     Everything,
+    /// What it says, and there is something to know about it.
+    WithNotice(String),
     /// Nothing more: it was carried out before.
     Repeat,
     /// Nothing, although it was meant to decide; why.
@@ -47,12 +51,25 @@ impl SendEffect {
     fn of(answer: Answer) -> SendEffect {
         match answer {
             Answer::Repeated => SendEffect::Repeat,
-            Answer::Done
-            | Answer::Voted { .. }
-            | Answer::Edited
-            | Answer::Held
-            | Answer::Refused
-            | Answer::Contradicted => SendEffect::Everything,
+            Answer::Voted { votes, needed } => SendEffect::WithNotice(format!(
+                "Your vote counts: {votes} of {needed} have agreed, and the call waits for the others"
+            )),
+            Answer::Edited => SendEffect::WithNotice(
+                "The arguments were changed. Votes so far are void; the call waits for a decision on the new arguments"
+                    .to_owned(),
+            ),
+            Answer::Done | Answer::Held | Answer::Refused | Answer::Contradicted => SendEffect::Everything,
+        }
+    }
+
+    /// The same of a decision on a hold whose deadline has passed.
+    fn of_late(answer: Answer, expired_at: Option<Timestamp>) -> SendEffect {
+        match (SendEffect::of(answer), expired_at) {
+            (SendEffect::Everything, Some(at)) => SendEffect::WithNotice(format!(
+                "Late: the hold had expired at {}, and the decision was taken all the same",
+                rfc3339(at)
+            )),
+            (did, _) => did,
         }
     }
 
@@ -60,6 +77,7 @@ impl SendEffect {
     fn notice(&self, asks: QuestionPaging, state: wire::TaskState, shown: &[HoldId]) -> Option<String> {
         match self {
             SendEffect::Nothing(why) => Some(nothing(why, asks, shown)),
+            SendEffect::WithNotice(notice) => Some(notice.clone()),
             SendEffect::Repeat
                 if matches!(state, wire::TaskState::InputRequired | wire::TaskState::AuthRequired) =>
             {
@@ -273,7 +291,8 @@ async fn waiting(
     };
     let open = views.into_iter().map(|view| {
         let id = view.row.id;
-        PendingHold { id, kind: view.row.kind, ask: view.ask, is_asked_again: again.contains(&id) }
+        let (kind, expired_at) = (view.row.kind, view.row.expired_at);
+        PendingHold { id, kind, ask: view.ask, expired_at, is_asked_again: again.contains(&id) }
     });
     Ok(PendingTask { task, open: open.collect(), implied, asks: asked.asks })
 }
@@ -321,6 +340,7 @@ async fn decide(
         let decision = Decisions { message: is_last.then(|| message.clone()), ..decision };
         // What was read counts for the first decision; the next ones are about what that made of the run.
         let submit = asked.app.engine.submit();
+        let expired_at = waiting.expired_at(hold);
         let done = if at == 0 && hold.run == found.id() {
             submit.decide_on(&asked.who, decision, found).await
         } else {
@@ -328,7 +348,7 @@ async fn decide(
         };
         let refused = match done {
             Ok(accepted) => {
-                did = SendEffect::of(accepted.answer);
+                did = SendEffect::of_late(accepted.answer, expired_at);
                 continue;
             }
             Err(error) => error,

@@ -76,8 +76,6 @@ pub(super) struct Frames {
     closes: StreamEnd,
     ready: VecDeque<ReadyFrame>,
     is_over: bool,
-    /// What the frame shows that was handed out last: it was written when the next one is asked for.
-    handed_out: Option<ShownHolds>,
     /// The message that the stream answers, until what it leads to was written.
     answers: Option<(RunId, IdempotencyKey)>,
 }
@@ -153,7 +151,6 @@ impl Frames {
             closes,
             ready: VecDeque::new(),
             is_over: false,
-            handed_out: None,
             answers: asked.shows.take_answered(),
         };
         let (mut before, mut rest) = (Vec::new(), Vec::new());
@@ -204,9 +201,9 @@ impl Frames {
         Some((task.status.state, holds.collect()))
     }
 
-    /// Notes that what was handed out was written: whoever asks for more has taken it.
-    fn note_written(&mut self) {
-        let Some(showing) = self.handed_out.take() else { return };
+    /// Notes what a frame shows in the moment in which it is handed over: over HTTP/2 another task may have sent it before
+    /// the next one is asked for, and who has read it may already decide (see `http/written.rs`).
+    fn note_written(&mut self, showing: ShownHolds) {
         let answers = self.answers.take();
         let answered = answers.as_ref().map(|(run, once)| (*run, once));
         self.asked.app.engine.shown().note_written(&self.asked.who, &[showing], answered);
@@ -221,7 +218,6 @@ impl Frames {
 
     /// The next frame that the client accepts anything of; none when the stream closes.
     pub(super) async fn next(&mut self) -> Option<Frame> {
-        self.note_written();
         loop {
             let Some(ReadyFrame { frame: Frame { id, body }, shows }) = self.whole().await else {
                 self.note_end();
@@ -229,7 +225,9 @@ impl Frames {
             };
             let body = body.map(|event| self.asked.accepts.tailored(event)).transpose();
             if let Some(body) = body {
-                self.handed_out = shows.filter(|shows| !shows.holds.is_empty());
+                if let Some(showing) = shows.filter(|shows| !shows.holds.is_empty()) {
+                    self.note_written(showing);
+                }
                 return Some(Frame { id, body });
             }
         }
@@ -413,7 +411,7 @@ fn answer(change: &Change) -> Option<Artifact> {
     }
 }
 
-/// What is told of an artifact.
+/// An artifact as an event of the stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Chunk {
     /// Its beginning, in place of whatever was told of it.
@@ -445,7 +443,10 @@ pub(super) fn updates(run: &Run, change: Change, question: Option<Message>) -> V
     let message = match change.says {
         StatusText::Nothing => None,
         StatusText::Message(message) => Some(*message),
-        StatusText::Question => question,
+        StatusText::Question => question.map(|question| {
+            let parts = question.parts.into_iter().chain(change.denials).collect();
+            Message { parts, ..question }
+        }),
     };
     let (task_id, context_id) = (run.facts.id.to_string(), run.facts.session.to_string());
     let (message, timestamp) = (message.and_then(map::spoken), rfc3339(run.state.at));

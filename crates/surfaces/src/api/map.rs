@@ -9,11 +9,12 @@ mod records;
 mod tests;
 
 use serde_json::value::RawValue;
+use standfast_core::approver::Approver;
 use standfast_core::body::Body;
 use standfast_core::command::{Choice, OnHold};
 use standfast_core::decide::Answer;
 use standfast_core::event::{Envelope, Event, Outcome};
-use standfast_core::hold::HoldKind;
+use standfast_core::hold::{Demand, Finding, Hold, HoldKind};
 use standfast_core::id::{HoldId, HoldKey, RunId};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Part};
@@ -22,8 +23,9 @@ use standfast_core::project::{HoldClosure, HoldRow, ResolutionKind, RunRow, hold
 use standfast_core::run::{Run, Status, WaitKind, status};
 use standfast_core::time::Timestamp;
 use standfast_engine::settings::Agent;
-use standfast_engine::{HoldView, Page, RunView, StartupReport, UnreadableRun};
+use standfast_engine::{Drift, HoldView, Page, RunView, StartupReport, UnreadableRun};
 
+use super::people;
 use super::wire::{self, HoldKindWord, HowWord, OutcomeWord, ResolutionWord, RunStatus, WaitingWord};
 use crate::http::{Problem, rfc3339};
 
@@ -279,17 +281,28 @@ pub(super) fn hold(row: &HoldRow) -> wire::HoldBody {
         expires_at: row.expires_at.map(rfc3339),
         expired_at: row.expired_at.map(rfc3339),
         assignee: row.assignee.as_ref().map(ToString::to_string),
+        muted: row.muted,
         decided: row.closed.as_ref().map(decided),
     }
 }
 
 pub(super) fn hold_view(view: HoldView) -> wire::HoldDetail {
     let question = view.ask.question.and_then(inline);
+    let open = view.open.as_ref();
     wire::HoldDetail {
         hold: hold(&view.row),
         arguments_text: view.arguments.as_ref().map(|arguments| arguments.text().to_owned()),
         arguments: view.arguments.map(raw),
         reason: view.ask.reason,
+        because: view.ask.stakes.because,
+        risk: view.ask.stakes.risk.map(|risk| risk.as_str().to_owned()),
+        reversible: view.reversible,
+        findings: view.ask.stakes.findings.into_iter().map(finding).collect(),
+        deciders: view.deciders,
+        may_decide: view.may_decide,
+        why_not: view.why_not.map(|why| why.to_string()),
+        demands: view.demands.iter().map(demand).collect(),
+        drift: view.drift.into_iter().map(drift).collect(),
         question: question.or(view.prompt),
         options: view.ask.options,
         answer_schema: view.ask.answer_schema.map(raw),
@@ -298,7 +311,33 @@ pub(super) fn hold_view(view: HoldView) -> wire::HoldDetail {
         expected_at: view.ask.expected_at.map(rfc3339),
         data: view.ask.data.and_then(body),
         path: view.path.into_iter().map(above).collect(),
+        votes: open.map(people::votes),
+        assigned_until: open.and_then(|hold| hold.assigned_until).map(rfc3339),
+        remind_at: open.and_then(|hold| hold.remind_at).map(rfc3339),
+        escalations: open.map(people::escalations).unwrap_or_default(),
+        delegations: open.map(people::delegations).unwrap_or_default(),
+        grace_ends_at: open.and_then(Hold::grace_ends_at).map(rfc3339),
+        late: view.late,
     }
+}
+
+fn demand(demand: &Demand) -> wire::DemandBody {
+    let words = |approvers: &Vec<Approver>| approvers.iter().map(ToString::to_string).collect();
+    wire::DemandBody {
+        rule: demand.rule.to_string(),
+        approvers: demand.approvers.as_ref().map(words),
+        quorum: demand.quorum.max(1),
+        agreed: demand.agreed.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn finding(found: Finding) -> wire::FindingBody {
+    let Finding { tool, arguments, result, fails, digest } = found;
+    wire::FindingBody { tool, arguments, result, failed: fails, digest: digest.to_string() }
+}
+
+fn drift(drift: Drift) -> wire::DriftBody {
+    wire::DriftBody { what: drift.what.as_str().to_owned(), text: drift.text }
 }
 
 fn above((run, agent): (RunId, AgentName)) -> wire::ParentRun {

@@ -11,17 +11,16 @@ use axum::{Extension, Json};
 use standfast_core::command::{Choice, Say};
 use standfast_core::digest::Digest;
 use standfast_core::id::{HoldId, RunId, Seq};
-use standfast_core::name::{AgentName, BadName, SessionId, ToolName};
+use standfast_core::name::{AgentName, BadName, SessionId};
 use standfast_engine::auth::Principal;
-use standfast_engine::{
-    Acceptance, Decision, EngineError, HoldList, LookedUpRun, NewRun, RunList, StartedRun,
-};
+use standfast_engine::{Acceptance, Decision, EngineError, LookedUpRun, NewRun, RunList, RunView, StartedRun};
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{events, map, nodes, sessions, subscriptions, wire};
+use super::hold_lists::{self, AskedHolds};
+use super::{events, map, nodes, people, sessions, subscriptions, wire};
 use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, refusal};
 
 /// Items of a page, unless the caller wants another number.
@@ -65,9 +64,10 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(hold))
         .routes(routes!(resolve))
         .routes(routes!(receipt))
+        .merge(people::routes())
         .routes(routes!(sessions::sessions))
         .routes(routes!(sessions::session, sessions::change_session, sessions::delete_session))
-        .routes(routes!(sessions::pending))
+        .routes(routes!(sessions::pending, sessions::restore))
         .merge(subscriptions::routes())
         .routes(routes!(nodes::nodes))
 }
@@ -124,8 +124,13 @@ async fn start(
         Err(error) => Err(error),
     };
     let view = view.map_err(about(id))?;
+    Ok(placed(StatusCode::CREATED, id, view))
+}
+
+/// A run, with the address where it is from now on.
+pub(super) fn placed(status: StatusCode, id: RunId, view: RunView) -> Response {
     let location = [(header::LOCATION, format!("/api/v1/runs/{id}"))];
-    Ok((StatusCode::CREATED, location, Json(map::run_view(view))).into_response())
+    (status, location, Json(map::run_view(view))).into_response()
 }
 
 /// Lists runs, newest first.
@@ -257,7 +262,7 @@ async fn cancel(
     Ok(Json(map::run_view(view)))
 }
 
-/// Lists open holds, oldest first.
+/// Lists holds: open ones oldest first, decided ones by when they were decided, the latest first.
 #[utoipa::path(
     get, path = "/holds", tag = "holds", params(wire::HoldsArgs),
     responses((status = 200, body = wire::Holds), DefaultAnswers)
@@ -267,17 +272,24 @@ async fn holds(
     Extension(who): CallerOf,
     Args(args): Args<wire::HoldsArgs>,
 ) -> ApiResult<Json<wire::Holds>> {
-    let list = HoldList {
-        kind: args.kind.map(map::core_kind),
-        agent: args.agent.map(AgentName::new).transpose().map_err(bad_name)?,
-        tool: args.tool.map(ToolName::new).transpose().map_err(bad_name)?,
-        session: args.session.map(SessionId::new).transpose().map_err(bad_name)?,
-        cursor: args.cursor,
-        limit: args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
+    let refused = |error: EngineError| refusal::problem(None, &error);
+    let (reads, limit) = (app.engine.reads(), args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX));
+    let (rows, next) = match hold_lists::asked(args, app.engine.clock().now(), limit)? {
+        AskedHolds::Open(list) => {
+            let page = reads.holds(&who, list).await.map_err(refused)?;
+            (page.items, page.next)
+        }
+        AskedHolds::Found(search) => {
+            let found = reads.find_holds(&who, &search).await.map_err(refused)?;
+            (found.items.into_iter().map(|view| view.row).collect(), found.next)
+        }
+        AskedHolds::Decided(list) => {
+            let page = reads.history(&who, &list).await.map_err(refused)?;
+            (page.items, page.next)
+        }
     };
-    let page = app.engine.reads().holds(&who, list).await.map_err(|error| refusal::problem(None, &error))?;
-    let holds = page.items.iter().map(map::hold).collect();
-    Ok(Json(wire::Holds { holds, next_cursor: page.next.map(|next| next.to_string()) }))
+    let holds = rows.iter().map(map::hold).collect();
+    Ok(Json(wire::Holds { holds, next_cursor: next.map(|next| next.to_string()) }))
 }
 
 /// A hold with everything needed to decide it.
@@ -360,11 +372,11 @@ fn run_id(text: &str) -> ApiResult<RunId> {
     text.parse().map_err(|_| Problem::not_found())
 }
 
-fn hold_id(text: &str) -> ApiResult<HoldId> {
+pub(super) fn hold_id(text: &str) -> ApiResult<HoldId> {
     text.parse().map_err(|_| Problem::not_found())
 }
 
-fn about(run: RunId) -> impl Fn(EngineError) -> Problem {
+pub(super) fn about(run: RunId) -> impl Fn(EngineError) -> Problem {
     move |error| refusal::problem(Some(run), &error)
 }
 

@@ -1,17 +1,22 @@
-//! The handlers of conversations: list, show, metadata, what is pending in them, delete.
+//! The handlers of conversations: list, show, metadata, what is pending in them and its way back, delete.
 //!
 //! The name of a conversation may be that of several agents; `?agent=` says which. Of several users', the caller's own is
 //! meant; `?owner=` names another's.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::response::Response;
 use axum::{Extension, Json};
+use standfast_core::execution_state::ExecutionState;
 use standfast_core::name::{AgentName, SessionId, UserId};
-use standfast_engine::{SessionError, SessionList, SessionName};
+use standfast_engine::{RestoreError, RestoredState, SessionError, SessionList, SessionName};
 
-use super::routes::{ApiResult, CallerOf, DefaultAnswers, PAGE, PAGE_MAX, bad_name};
+use super::routes::{ApiResult, CallerOf, DefaultAnswers, PAGE, PAGE_MAX, bad_name, placed};
 use super::{map, wire};
 use crate::http::{App, Args, JsonBody, Problem, ProblemDetails, Segment, refusal};
+
+/// The execution state of a run as somebody sends it: kept as bytes, so that values in it keep their text.
+type SentState = Box<serde_json::value::RawValue>;
 
 /// Lists sessions, newest first.
 #[utoipa::path(
@@ -109,6 +114,62 @@ pub(super) async fn pending(
     let state =
         app.engine.sessions().pending(&who, &name, &run).await.map_err(|error| session_problem(&error))?;
     Ok(Json(wire::ExecutionBody(state)))
+}
+
+/// Restores a run from its execution state, as the same address showed it, here or on another server. Each call that was
+/// open is held for a person. For administrators; sending it again changes nothing.
+#[utoipa::path(
+    put, path = "/sessions/{session}/pending_executions/{run}", tag = "sessions",
+    params(
+        ("session" = String, Path, description = "The session's name"),
+        ("run" = String, Path, description = "The run's id"),
+        wire::RestoreArgs
+    ),
+    request_body = serde_json::Value,
+    responses(
+        (status = 201, body = wire::RunBody),
+        (status = 200, description = "There is a run with this state already", body = wire::RunBody),
+        DefaultAnswers
+    )
+)]
+pub(super) async fn restore(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Path((session, run)): Path<(String, String)>,
+    Args(args): Args<wire::RestoreArgs>,
+    JsonBody(body): JsonBody<SentState>,
+) -> ApiResult<Response> {
+    let state = ExecutionState::from_json(body.get().as_bytes())
+        .map_err(|error| restore_problem(&RestoreError::State(error)))?;
+    if state.task_id.to_string() != run || state.context_id.as_str() != session {
+        return Err(Problem::invalid("the address names another run or session than the execution state"));
+    }
+    let owner = args.owner.map(UserId::new).transpose().map_err(bad_name)?;
+    let restored = app.engine.submit().restore(&who, &state, owner).await;
+    let (status, id) = match restored.map_err(|error| restore_problem(&error))? {
+        RestoredState::Restored(id) => (StatusCode::CREATED, id),
+        RestoredState::AlreadyThere(id) => (StatusCode::OK, id),
+    };
+    let reads = app.engine.reads();
+    let view = match reads.snapshot(&who, id).await {
+        Ok(snapshot) => reads.run_view(&snapshot).await,
+        Err(error) => Err(error),
+    };
+    let view = view.map_err(|error| refusal::problem(Some(id), &error))?;
+    Ok(placed(status, id, view))
+}
+
+/// The engine's no to a state that somebody sent.
+fn restore_problem(error: &RestoreError) -> Problem {
+    let (invalid, conflict) = (StatusCode::UNPROCESSABLE_ENTITY, StatusCode::CONFLICT);
+    let (status, kind, title) = match error {
+        RestoreError::Engine(error) => return refusal::problem(None, error),
+        RestoreError::State(_) | RestoreError::Misplaced { .. } => {
+            (invalid, "bad-execution-state", "No run can be made of this execution state")
+        }
+        RestoreError::Exists(_) => (conflict, "run-exists", "The run exists"),
+    };
+    Problem::new(status, kind, title, error.to_string())
 }
 
 /// What is no name at all is answered like the name of nothing.

@@ -2,6 +2,8 @@
 //!
 //! Nothing else uses these types. JSON that people decide on stays raw text; instants are RFC 3339.
 
+mod rules;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -9,6 +11,9 @@ use serde_json::value::RawValue;
 use standfast_core::execution_state::ExecutionState;
 use standfast_core::receipt::{CallEffect, Report};
 use utoipa::{IntoParams, ToSchema};
+
+use super::people::{DelegationBody, EscalationBody, VotesBody};
+pub(super) use rules::{DemandBody, DriftBody, FindingBody};
 
 /// A new run.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -42,8 +47,8 @@ pub(super) struct InputPart {
 }
 
 /// When the response is sent.
-#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, Default, ToSchema)]
+#[schema(rename_all = "snake_case")]
 pub(super) enum Wait {
     /// When the run is durable.
     #[default]
@@ -95,8 +100,8 @@ pub(super) struct ResolveHold {
     pub(super) wait: Wait,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "snake_case")]
 pub(super) enum ResolutionWord {
     Approve,
     Deny,
@@ -121,23 +126,51 @@ pub(super) struct RunsArgs {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct HoldsArgs {
-    /// Only open holds are listed; naming anything else is an error.
-    #[expect(dead_code, reason = "there is nothing to choose from")]
+    /// `open` (the default), `decided` for everything that is not open, or the outcome: `approved`, `edited`, `denied`,
+    /// `answered`, `failed`, `expired`, `withdrawn`, `superseded`.
     #[param(inline)]
     pub(super) state: Option<ListedState>,
     pub(super) kind: Option<HoldKindWord>,
     pub(super) agent: Option<String>,
     pub(super) tool: Option<String>,
+    /// Of open holds.
     pub(super) session: Option<String>,
+    /// Of open holds: text in what is asked.
+    pub(super) q: Option<String>,
+    /// Of open holds: who started the run.
+    pub(super) owner: Option<String>,
+    /// Of open holds: `read_only`, `reversible`, `destructive` or `unknown`.
+    pub(super) risk: Option<String>,
+    /// Of open holds: `passed`, `1h`, `24h`, `7d` or `none`.
+    pub(super) deadline: Option<String>,
+    /// Of open holds: `1` for those that the caller may decide and that are not assigned to somebody else.
+    pub(super) mine: Option<String>,
+    /// Of open holds: `age` (the default) or `deadline`.
+    pub(super) sort: Option<String>,
+    /// Of decided holds: who decided.
+    pub(super) by: Option<String>,
+    /// Of decided holds: decided on this day or at this instant, or later.
+    pub(super) since: Option<String>,
+    /// Of decided holds: decided before this day or instant.
+    pub(super) until: Option<String>,
     #[param(format = "uint64")]
     pub(super) cursor: Option<u64>,
     pub(super) limit: Option<usize>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ListedState {
     Open,
+    Decided,
+    Approved,
+    Edited,
+    Denied,
+    Answered,
+    Failed,
+    Expired,
+    Withdrawn,
+    Superseded,
 }
 
 /// From where on.
@@ -311,6 +344,9 @@ pub(super) struct HoldBody {
     pub(super) expired_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) assignee: Option<String>,
+    /// Too many are open: nobody is notified of it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) muted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) decided: Option<DecisionRecord>,
 }
@@ -357,6 +393,31 @@ pub(super) struct HoldDetail {
     pub(super) arguments_text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
+    /// Why the rules that hold it do, in their own words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) because: Vec<String>,
+    /// The worst risk class that a matching rule names: `low`, `medium`, `high` or `destructive`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) risk: Option<String>,
+    /// Whether what the call does can be undone, as its tool and the rules say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reversible: Option<bool>,
+    /// What the read-only calls found that rules want made before people are asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) findings: Vec<FindingBody>,
+    /// Who may decide, in words.
+    pub(super) deciders: String,
+    /// Whether the caller may decide.
+    pub(super) may_decide: bool,
+    /// Why the caller may not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) why_not: Option<String>,
+    /// What each rule that holds it demands; each must be met.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) demands: Vec<DemandBody>,
+    /// What is different now from when it was asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) drift: Vec<DriftBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) question: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -380,6 +441,27 @@ pub(super) struct HoldDetail {
     /// The parent runs, the root first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) path: Vec<ParentRun>,
+    /// How the vote stands; absent once it is decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) votes: Option<VotesBody>,
+    /// Until when it is assigned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) assigned_until: Option<String>,
+    /// When people are reminded next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) remind_at: Option<String>,
+    /// Who is, or will be, asked as well.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) escalations: Vec<EscalationBody>,
+    /// Who decides in whose place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) delegations: Vec<DelegationBody>,
+    /// Until when a late decision is taken, of a hold that expired and is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) grace_ends_at: Option<String>,
+    /// The decision came after the deadline.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) late: bool,
 }
 
 /// A parent run of a sub-run.
@@ -409,8 +491,10 @@ pub(super) enum OutcomeWord {
     Repeated,
     /// The vote counts, and more are needed.
     Voted,
-    /// The arguments were edited and need a new decision.
+    /// The arguments were edited and need a new decision; votes so far are void.
     Edited,
+    /// Who is asked, or until when, has changed.
+    Changed,
 }
 
 /// The receipt of a hold.
@@ -497,6 +581,15 @@ pub(super) struct SessionArgs {
     /// Required if several agents have a session of this name.
     pub(super) agent: Option<String>,
     /// The owner of the session. Default: you.
+    pub(super) owner: Option<String>,
+}
+
+/// Whose run is restored.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RestoreArgs {
+    /// The owner of the run. Default: you.
     pub(super) owner: Option<String>,
 }
 

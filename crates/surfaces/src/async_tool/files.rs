@@ -7,16 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::{Value, json};
-use standfast_core::id::RunId;
 use standfast_core::name::AgentName;
 use standfast_engine::auth::Principal;
-use standfast_engine::{Engine, EngineError, SessionError, SessionKey, SessionList, SessionName, metadata};
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+use standfast_engine::{
+    Engine, EngineError, FileCopies, SessionError, SessionKey, SessionList, SessionName, metadata,
+};
+use tokio::sync::{mpsc, oneshot};
 
 use super::map;
 use crate::http::rfc3339;
@@ -27,8 +29,8 @@ const AT_ONCE: usize = 200;
 /// How often everything is written anew: what other nodes changed is seen then, and what is no longer shown goes.
 const EVERYTHING: Duration = Duration::from_secs(60);
 
-/// How long is waited for more changes before those that came are written.
-const GATHER: Duration = Duration::from_millis(300);
+/// Conversations that wait to be written, at most; the others are due in the store.
+const QUEUE: usize = 16;
 
 /// How long after a failure it is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -144,6 +146,16 @@ impl Files {
         Ok(u64::try_from(views.len()).unwrap_or(u64::MAX))
     }
 
+    /// Writes one conversation as it is now, and the index behind it.
+    async fn renew(&mut self, engine: &Engine, who: &Principal, key: SessionKey) -> Result<(), NotWritten> {
+        match self.write_session(engine, who, key).await {
+            // There is no such conversation any more.
+            Ok(_) | Err(NotWritten::Session(SessionError::Engine(EngineError::NotFound))) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(self.write_index()?)
+    }
+
     fn write_index(&self) -> io::Result<()> {
         let mut index = Index::default();
         for (id, known) in &self.calls {
@@ -179,15 +191,47 @@ pub async fn write_files(
     Files::below(directory)?.write_all(engine, who, None).await
 }
 
-/// Keeps files of some agents' calls and conversations, for as long as the engine works: everything at first and once in
-/// a while, in between what changes here. What cannot be written is told, and tried again.
-pub async fn mirror(engine: Engine, directory: PathBuf, agents: BTreeSet<AgentName>) {
+/// Directories, and the agents of which each has copies.
+type Mirrors = BTreeMap<PathBuf, BTreeSet<AgentName>>;
+
+/// A session that is to be copied, and who waits for it.
+struct CopyOrder {
+    session: SessionKey,
+    done: oneshot::Sender<Result<(), String>>,
+}
+
+/// Where the deliverer leaves the sessions of runs that changed.
+struct CopyQueue(mpsc::Sender<CopyOrder>);
+
+impl FileCopies for CopyQueue {
+    fn copy(&self, session: SessionKey) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            let (done, answer) = oneshot::channel();
+            let stopping = || "the server is stopping".to_owned();
+            self.0.send(CopyOrder { session, done }).await.map_err(|_| stopping())?;
+            answer.await.map_err(|_| stopping())?
+        })
+    }
+}
+
+/// Keeps files of some agents' calls and conversations, for as long as the engine works. Everything is written at first and once
+/// in a while, in between what the deliverer says has changed: that is noted in the store with the change itself, and due until
+/// it was written, so nothing is missed by a crash or a full queue. Call it before deliveries begin.
+pub fn mirror(engine: &Engine, mirrors: Mirrors) {
+    let (sender, orders) = mpsc::channel(QUEUE);
+    engine.copy_files(Arc::new(CopyQueue(sender)));
+    tokio::spawn(keep_mirrors(engine.clone(), mirrors, orders));
+}
+
+async fn keep_mirrors(engine: Engine, mirrors: Mirrors, mut orders: mpsc::Receiver<CopyOrder>) {
     let who = Principal { tenant: engine.settings().fixed.tenant.clone(), ..Principal::local() };
-    let mut changes = engine.reads().changes();
+    let mut pause = Duration::ZERO;
     while !engine.is_stopping() {
-        if let Err(error) = keep(&engine, &who, &directory, &agents, &mut changes).await {
-            tracing::warn!(%error, directory = %directory.display(), "mirror: could not write files; retrying");
-            tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(pause).await;
+        pause = Duration::ZERO;
+        if let Err(error) = keep(&engine, &who, &mirrors, &mut orders).await {
+            tracing::warn!(%error, "mirror: could not write files; retrying");
+            pause = AGAIN;
         }
     }
 }
@@ -196,43 +240,32 @@ pub async fn mirror(engine: Engine, directory: PathBuf, agents: BTreeSet<AgentNa
 async fn keep(
     engine: &Engine,
     who: &Principal,
-    directory: &Path,
-    agents: &BTreeSet<AgentName>,
-    changes: &mut Receiver<RunId>,
+    mirrors: &Mirrors,
+    orders: &mut mpsc::Receiver<CopyOrder>,
 ) -> Result<(), NotWritten> {
-    let mut files = Files::below(directory)?;
-    files.write_all(engine, who, Some(agents)).await?;
+    let mut all = Vec::new();
+    for (directory, agents) in mirrors {
+        let mut files = Files::below(directory)?;
+        files.write_all(engine, who, Some(agents)).await?;
+        all.push((files, agents));
+    }
     let everything = tokio::time::sleep(EVERYTHING);
     tokio::pin!(everything);
     loop {
-        let mut changed = BTreeSet::new();
-        tokio::select! {
+        let first = tokio::select! {
             () = &mut everything => return Ok(()),
-            heard = changes.recv() => match heard {
-                Ok(run) => drop(changed.insert(run)),
-                Err(RecvError::Lagged(_) | RecvError::Closed) => return Ok(()),
-            },
-        }
-        if engine.is_stopping() {
-            return Ok(());
-        }
-        // What comes together is written together.
-        tokio::time::sleep(GATHER).await;
-        while let Ok(run) = changes.try_recv() {
-            changed.insert(run);
-        }
-        let mut sessions = BTreeSet::new();
-        for run in changed {
-            match engine.see(who, run).await {
-                Ok(run) => drop(sessions.insert(SessionKey::of(&run.facts))),
-                Err(EngineError::NotFound) => {}
-                Err(error) => return Err(error.into()),
+            order = orders.recv() => order,
+        };
+        let Some(CopyOrder { session, done }) = first else { return Ok(()) };
+        let mut copied = Ok(());
+        for (files, agents) in &mut all {
+            if copied.is_ok() && agents.contains(&session.agent) {
+                copied = files.renew(engine, who, session.clone()).await;
             }
         }
-        for key in sessions.into_iter().filter(|key| agents.contains(&key.agent)) {
-            files.write_session(engine, who, key).await?;
-        }
-        files.write_index()?;
+        // Whoever waits for it tries again; so does everything else that is due.
+        let _ = done.send(copied.as_ref().map_err(ToString::to_string).copied());
+        copied?;
     }
 }
 

@@ -23,10 +23,10 @@ use super::wire::{CallStatus, ToolResult};
 #[derive(Debug, Clone, Copy)]
 pub struct JobReceiver;
 
-/// The details of a receiver that is told of every call of its run.
+/// The details of a receiver that is notified of every call of its run.
 pub(super) const OF_EVERY_CALL: &str = "*";
 
-/// What the job is asked for: nobody waits for its result any more.
+/// What the job is asked for: its result is no longer needed.
 const STOP: &str = "stop";
 
 #[derive(Serialize)]

@@ -4,26 +4,47 @@
 //! `Origin` as well. [`PostedForm`] is the only way to a form's contents, so that no handler can forget the check.
 
 use axum::extract::rejection::FormRejection;
-use axum::extract::{Form, FromRequest, Request};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::extract::{Form, FromRequest, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use standfast_core::digest::Digest;
-use standfast_engine::clock;
+use standfast_engine::auth::Principal;
+use standfast_engine::{HoldList, clock};
 
 use super::failure::Failure;
+use super::render::PendingCount;
+use crate::http::{App, HasTour, cookie_of};
 
 /// The cookie.
 const COOKIE: &str = "standfast_csrf";
 /// The hidden field.
 const FIELD: &str = "csrf";
+/// The stream of an open page, which is no page.
+const EVENTS: &str = "/events";
+/// With it the script of a page asks for what stands within the frame.
+const FRAGMENT: &str = "x-standfast-fragment";
 
-/// The token of a browser.
+/// The token of a browser, and how much of a page it wants.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
     /// What forms carry.
     pub(crate) value: String,
+    pub(super) extent: Extent,
+    /// The server has a first minute to show.
+    pub(super) has_tour: bool,
+    /// What is pending for whoever looks.
+    pub(super) pending: Option<PendingCount>,
     origin: Origin,
+}
+
+/// How much of a page is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All of it.
+    Page,
+    /// Navigation and contents, to be morphed into the page that is open.
+    Fragment,
 }
 
 /// Where a token comes from.
@@ -35,17 +56,59 @@ enum Origin {
     New,
 }
 
-/// Gives every request a token, and every browser without one a cookie.
-pub(crate) async fn keep(mut request: Request, next: Next) -> Response {
-    let token = sent(request.headers()).unwrap_or_else(new);
+/// Gives every request a token, and every browser without one a cookie. Whoever asks for a page also gets what the frame of
+/// every page shows.
+pub(crate) async fn keep(State(app): State<App>, request: Request, next: Next) -> Response {
+    let pending = match request.extensions().get::<Principal>() {
+        Some(who) if *request.method() == Method::GET && request.uri().path() != EVENTS => {
+            pending(&app, who).await
+        }
+        Some(_) | None => None,
+    };
+    keep_with(pending, request, next).await
+}
+
+/// The same for pages that are not part of the others: without what is pending.
+pub(crate) async fn keep_alone(request: Request, next: Next) -> Response {
+    keep_with(None, request, next).await
+}
+
+async fn keep_with(pending: Option<PendingCount>, mut request: Request, next: Next) -> Response {
+    let has_tour = request.extensions().get::<HasTour>().is_some();
+    let token = Token { has_tour, pending, ..token_of(request.headers()) };
     request.extensions_mut().insert(token.clone());
     let mut response = next.run(request).await;
+    set_cookie(&token, &mut response);
+    response
+}
+
+/// How much is pending; a frame without a number is better than no page.
+async fn pending(app: &App, who: &Principal) -> Option<PendingCount> {
+    let list = HoldList {
+        kind: None,
+        agent: None,
+        tool: None,
+        session: None,
+        cursor: None,
+        limit: PendingCount::MOST + 1,
+    };
+    PendingCount::new(app.engine.reads().holds(who, list).await.ok()?.items.len())
+}
+
+/// The token of a request, or a new one.
+pub(super) fn token_of(headers: &HeaderMap) -> Token {
+    let token = sent(headers).unwrap_or_else(new);
+    let extent = if headers.contains_key(FRAGMENT) { Extent::Fragment } else { Extent::Page };
+    Token { extent, ..token }
+}
+
+/// Gives a browser its token, if it is a new one.
+pub(super) fn set_cookie(token: &Token, response: &mut Response) {
     if token.origin == Origin::New
-        && let Ok(cookie) = HeaderValue::try_from(cookie(&token))
+        && let Ok(cookie) = HeaderValue::try_from(cookie(token))
     {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
-    response
 }
 
 /// Random letters that name one showing of a page, so that a form that is sent twice decides once.
@@ -62,6 +125,20 @@ impl PostedForm {
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.replace("\r\n", "\n"))
+    }
+
+    /// The form as it would be for one of several items: fields that carry its name stand under their own.
+    pub(crate) fn of_item(&self, item: &str, fields: &[&str]) -> PostedForm {
+        let own = fields
+            .iter()
+            .filter_map(|field| Some(((*field).to_owned(), self.get(&format!("{field}-{item}"))?)));
+        PostedForm(own.chain(self.0.iter().cloned()).collect())
+    }
+
+    /// Every value of a field that may be there several times.
+    pub(crate) fn all(&self, name: &str) -> Vec<String> {
+        let found = self.0.iter().filter(|(known, _)| known == name);
+        found.map(|(_, value)| value.replace("\r\n", "\n")).collect()
     }
 }
 
@@ -89,27 +166,28 @@ impl<S: Send + Sync> FromRequest<S> for PostedForm {
     }
 }
 
-/// A cookie of a request.
-pub(crate) fn cookie_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
-}
-
 fn sent(headers: &HeaderMap) -> Option<Token> {
     let value = cookie_of(headers, COOKIE)?;
     // Only what could have been made here.
     value.parse::<Digest>().ok()?;
-    Some(Token { value: value.to_owned(), origin: Origin::Browser })
+    Some(Token {
+        value: value.to_owned(),
+        extent: Extent::Page,
+        has_tour: false,
+        pending: None,
+        origin: Origin::Browser,
+    })
 }
 
 fn new() -> Token {
-    Token { value: Digest(clock::entropy().0).to_string(), origin: Origin::New }
+    let value = Digest(clock::entropy().0).to_string();
+    Token { value, extent: Extent::Page, has_tour: false, pending: None, origin: Origin::New }
 }
 
-/// `Secure` belongs here as soon as a server can know that it is reached by https.
+/// `Secure` belongs here as soon as a server can know that it is reached by https. `Lax`, because a link in a mail opens a page
+/// without a `Strict` cookie: the new one would make every form that is open elsewhere a stale one.
 fn cookie(token: &Token) -> String {
-    format!("{COOKIE}={}; HttpOnly; SameSite=Strict; Path=/", token.value)
+    format!("{COOKIE}={}; HttpOnly; SameSite=Lax; Path=/", token.value)
 }
 
 /// Compares in a time that says nothing about where they differ.

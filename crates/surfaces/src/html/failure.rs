@@ -9,8 +9,9 @@ use serde::Serialize;
 use standfast_core::refusal::Refusal;
 use standfast_engine::{EngineError, StoreError};
 
+use super::csrf::{Token, set_cookie, token_of};
 use super::headers;
-use super::render::{MESSAGES, Site};
+use super::render::{MESSAGES, SignInPage, Site, sign_in_page};
 use crate::http::{Problem, Retelling, keep_advice, status};
 
 /// A no, as a page.
@@ -64,6 +65,13 @@ impl From<EngineError> for Failure {
     }
 }
 
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Failure {
+        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Failure::new(status, problem.title, &sentence(&problem.detail))
+    }
+}
+
 fn refused(refusal: &Refusal) -> Failure {
     let title = match refusal {
         Refusal::NoSuchHold(_) | Refusal::NoSuchCall(_) => return Failure::not_found(),
@@ -85,6 +93,7 @@ fn refused(refusal: &Refusal) -> Failure {
         Refusal::NotEnded
         | Refusal::Held { .. }
         | Refusal::NotExpired(_)
+        | Refusal::PastEnd(_)
         | Refusal::CallNotReady(_)
         | Refusal::StaleAttempt { .. }
         | Refusal::TooLate(_)
@@ -143,12 +152,29 @@ pub fn retells(request: &Request) -> Option<Retelling> {
     let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let is_browser = accept.is_some_and(|accept| accept.contains("text/html"));
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
-    (is_browser && is_read).then(|| Box::new(as_page) as Retelling)
+    if !is_browser || !is_read {
+        return None;
+    }
+    let token = token_of(request.headers());
+    // A form that was sent by somebody who is not signed in (any more) is lost; they come back to the page that had it.
+    let next = match *request.method() {
+        Method::POST => String::new(),
+        _ => request.uri().path_and_query().map(ToString::to_string).unwrap_or_default(),
+    };
+    Some(Box::new(move |problem: &Problem, response: &Response| as_page(problem, response, &token, next)))
 }
 
-fn as_page(problem: &Problem, response: &Response) -> Response {
-    let failure = Failure::new(response.status(), problem.title, &sentence(&problem.detail));
-    let mut page = failure.into_response();
+fn as_page(problem: &Problem, response: &Response, token: &Token, next: String) -> Response {
+    let mut page = if response.status() == StatusCode::UNAUTHORIZED {
+        let was_form = next.is_empty();
+        let notice =
+            was_form.then(|| "Your session has ended, so nothing was changed. Sign in and repeat it.".into());
+        let mut page = sign_in_page(StatusCode::UNAUTHORIZED, token, &SignInPage { next, notice });
+        set_cookie(token, &mut page);
+        page
+    } else {
+        Failure::new(response.status(), problem.title, &sentence(&problem.detail)).into_response()
+    };
     headers::set(page.headers_mut());
     keep_advice(response.headers(), page.headers_mut());
     page

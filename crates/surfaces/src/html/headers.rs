@@ -1,4 +1,5 @@
-//! What browsers are told with every page: run nothing, load nothing from elsewhere, keep nothing, tell nobody.
+//! What browsers are told with every page: run the server's own module and nothing else, load nothing from elsewhere, keep
+//! nothing, tell nobody.
 //!
 //! Pages show text of models and tools, and their addresses are secrets (T7, T20, T21).
 
@@ -7,8 +8,8 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; \
-                      frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Adds them to every answer that does not say otherwise.
 pub(crate) async fn add(request: Request, next: Next) -> Response {

@@ -12,19 +12,20 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, HtmlEscape, UndefinedBehavior, context, escape_formatter};
 use serde::Serialize;
-use standfast_engine::auth::Principal;
+use standfast_engine::auth::{Identification, Principal};
 
-use super::assets;
-use super::csrf::{Token, once};
+use super::csrf::{Extent, Token, once};
+use super::{assets, filters, markdown};
 use crate::labels::hidden::{is_hidden_in_lines, mark, visible};
 
 /// Work that a page may cost; far more than the longest timeline needs.
 const FUEL: u64 = 50_000_000;
 
-/// The frame of every page, and the page that says one thing.
-const FRAME: [(&str, &str); 2] = [
+/// The frame of every page, the page that says one thing, and the one to sign in.
+const FRAME: [(&str, &str); 3] = [
     ("layout.html", include_str!("templates/layout.html")),
     ("message.html", include_str!("templates/message.html")),
+    ("sign_in.html", include_str!("templates/sign_in.html")),
 ];
 
 /// What every page has.
@@ -32,24 +33,55 @@ const FRAME: [(&str, &str); 2] = [
 pub(crate) struct Site {
     /// Who looks at it, where that is known.
     who: Option<String>,
+    /// Whether they came in with something that can be put away again.
+    can_sign_out: bool,
     /// The token of its forms.
     csrf: String,
     /// Names this showing of the page.
     once: String,
-    /// Names the style sheet's contents.
+    /// Names the contents of styles and icons.
     assets: &'static str,
+    /// The address of the script, which has its digest.
+    script: &'static str,
     /// What stands before every path of this server, where something in front of it takes that away again.
     base: String,
+    /// The page is open, and only what stands within its frame is wanted.
+    is_fragment: bool,
+    /// What is pending, for the navigation.
+    pending: Option<PendingCount>,
+    /// The server has a first minute to show.
+    has_tour: bool,
+}
+
+/// How much is pending for whoever looks: in the navigation, and in the title of the tab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct PendingCount {
+    /// As it is shown: `3`, or `20+`.
+    shown: String,
+}
+
+impl PendingCount {
+    /// More than this is shown as so many and a plus, and not counted.
+    pub(crate) const MOST: usize = 20;
+
+    /// None when there is nothing to count.
+    pub(crate) fn new(count: usize) -> Option<PendingCount> {
+        let shown = if count > Self::MOST { format!("{}+", Self::MOST) } else { count.to_string() };
+        (count > 0).then_some(PendingCount { shown })
+    }
 }
 
 impl Site {
     pub(crate) fn of(who: &Principal, token: &Token) -> Site {
         Site {
             who: Some(who.user.to_string()),
+            can_sign_out: who.by != Identification::Local,
             csrf: token.value.clone(),
             once: once(),
-            assets: &assets::VERSION,
-            base: String::new(),
+            is_fragment: token.extent == Extent::Fragment,
+            has_tour: token.has_tour,
+            pending: token.pending.clone(),
+            ..Site::anonymous()
         }
     }
 
@@ -61,12 +93,32 @@ impl Site {
     pub(crate) fn anonymous() -> Site {
         Site {
             who: None,
+            can_sign_out: false,
             csrf: String::new(),
             once: String::new(),
             assets: &assets::VERSION,
+            script: &assets::SCRIPT,
             base: String::new(),
+            is_fragment: false,
+            pending: None,
+            has_tour: false,
         }
     }
+}
+
+/// The page where a browser signs in.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct SignInPage {
+    /// Where to go afterwards; empty means to what is pending.
+    pub(crate) next: String,
+    /// What went wrong.
+    pub(crate) notice: Option<String>,
+}
+
+/// The page where a browser signs in, with the token of that browser.
+pub(crate) fn sign_in_page(status: StatusCode, token: &Token, page: &SignInPage) -> Response {
+    let site = Site { csrf: token.value.clone(), ..Site::anonymous() };
+    MESSAGES.page(status, "sign_in.html", &site, page)
 }
 
 /// The pages of one surface: its own templates within the frame.
@@ -112,6 +164,11 @@ fn environment(own: &[(&'static str, &'static str)]) -> Result<Environment<'stat
     pages.set_fuel(Some(FUEL));
     pages.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     pages.add_filter("marked", |text: String| Value::from_safe_string(marked(&text)));
+    pages.add_filter("markdown", |text: String| Value::from_safe_string(markdown::html(&text)));
+    // Markup that this server made itself, of text that it escaped.
+    pages.add_filter("made", |html: String| Value::from_safe_string(html));
+    pages.add_filter("id", filters::id);
+    pages.add_filter("when", filters::when);
     pages.add_filter("exact", |text: String| Value::from_safe_string(HtmlEscape(&text).to_string()));
     pages.set_formatter(|out, state, value| match value.as_str() {
         Some(text) if !value.is_safe() => Ok(write!(out, "{}", HtmlEscape(&visible(text)))?),
@@ -125,7 +182,7 @@ fn environment(own: &[(&'static str, &'static str)]) -> Result<Environment<'stat
 }
 
 /// Text for the eye: escaped, with each hidden character in a box of its own.
-fn marked(text: &str) -> String {
+pub(crate) fn marked(text: &str) -> String {
     let mut html = String::with_capacity(text.len() + 16);
     for part in text.split_inclusive(is_hidden_in_lines) {
         let hidden = part.chars().next_back().filter(|c| is_hidden_in_lines(*c));

@@ -2,7 +2,7 @@
 //!
 //! Without configured identities only this machine may call, and every caller is the user `local`. Otherwise every
 //! request needs an API key or a token of the identity provider, as configured, except those that ask whether the server
-//! is up. The `Host` check stops pages that point their own name at this server; the `Origin` check stops pages that
+//! is up, and a browser that has signed in, which shows a cookie (`cookies.rs`). The `Host` check stops pages that point their own name at this server; the `Origin` check stops pages that
 //! post to it. A credential is always looked up; only those who fail often are throttled (`attempts.rs`), by the address of
 //! the client, which proxies that are trusted may name (`forwarded.rs`).
 
@@ -17,12 +17,18 @@ use standfast_engine::settings::{Access, Auth};
 
 use super::app::App;
 use super::attempts::{Attempts, Throttle};
-use super::forwarded;
 use super::problem::{Problem, ProblemDetails};
+use super::{cookies, forwarded};
 
 /// Paths that may be asked without saying who one is: by whoever watches the server, by servers that log people in, and by
-/// browsers, which show their key for pages but not for what these look like.
-const OPEN: &[&str] = &["/healthz", "/readyz", "/login/client.json", "/assets/style.css", "/assets/icon.svg"];
+/// browsers whose user is about to say who they are.
+const OPEN: &[&str] = &["/healthz", "/readyz", "/login/client.json", SIGN_IN, "/sign-out"];
+
+/// Where browsers sign in.
+const SIGN_IN: &str = "/sign-in";
+
+/// Styles, icons and the script: the same for everybody.
+const ASSETS: &str = "/assets/";
 
 /// What agents say about themselves to everyone, below their addresses: how to reach them, and how to say who you are.
 const CARD: &str = "/.well-known/agent-card.json";
@@ -31,9 +37,13 @@ const CARD: &str = "/.well-known/agent-card.json";
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub IpAddr);
 
-/// The door and what it remembers.
+/// The server has a first minute to show.
+#[derive(Debug, Clone, Copy)]
+pub struct HasTour;
+
+/// The door and what it remembers. The page where browsers sign in has it at hand: what is tried there counts as elsewhere.
 #[derive(Clone)]
-pub(super) struct Door {
+pub struct Door {
     app: App,
     attempts: Arc<Attempts>,
 }
@@ -66,6 +76,33 @@ impl Door {
         Door { app: app.clone(), attempts: Arc::default() }
     }
 
+    /// Whom a key or token stands for that somebody typed, and the token if it was one; a wrong one is counted.
+    pub async fn identify_typed(
+        &self,
+        from: Option<Peer>,
+        typed: &str,
+    ) -> Result<(Principal, Option<String>), Problem> {
+        let Door { app, attempts } = self;
+        let auth = &app.engine.settings().access.auth;
+        let credential = Credential::of(typed.trim());
+        let identified = match &credential {
+            Some(credential) => identify(app, auth, credential).await,
+            None => Err(NotIdentified::Unknown),
+        };
+        let token = match &credential {
+            Some(Credential::Token(token)) => Some(token.clone()),
+            Some(Credential::Key(_) | Credential::Session(_)) | None => None,
+        };
+        match identified {
+            Ok(who) => Ok((who, token)),
+            Err(NotIdentified::CannotTell(problem)) => Err(problem),
+            Err(NotIdentified::Unknown) => {
+                let prefix = credential.as_ref().and_then(Credential::prefix);
+                Err(refuse(app, attempts, (from.map(|peer| peer.0), prefix), || unknown(auth)))
+            }
+        }
+    }
+
     /// Lets a request in with its principal, or says why not.
     pub(super) async fn let_in(&self, request: &mut Request) -> Result<(), Problem> {
         let Door { app, attempts } = self;
@@ -73,11 +110,19 @@ impl Door {
         refuse_foreign(&settings.access, request.method(), request.headers())?;
         if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
             let client = forwarded::client(peer, request.headers(), &settings.access.trusted_proxies);
+            tracing::Span::current().record("from", tracing::field::display(client));
             request.extensions_mut().insert(Peer(client));
+        }
+        if request.uri().path() == SIGN_IN {
+            request.extensions_mut().insert(self.clone());
+        }
+        if settings.tour.is_some() {
+            request.extensions_mut().insert(HasTour);
         }
         if !is_open(request.method(), request.uri().path()) && !is_report(app, request) {
             let from = request.extensions().get::<Peer>().map(|peer| peer.0);
-            let (who, pass) = principal(app, attempts, from, request.headers()).await?;
+            let shown = shown(request.headers(), request.uri().path());
+            let (who, pass) = principal(app, attempts, from, shown).await?;
             request.extensions_mut().insert(pass);
             // Looking is refused here, where no new route can forget it. Changes are the engine's to refuse.
             if is_harmless(request.method()) && !who.has(Scope::RunsRead) {
@@ -91,7 +136,7 @@ impl Door {
 
 fn is_open(method: &Method, path: &str) -> bool {
     let is_card = || path == CARD || (path.starts_with("/v1/agents/") && path.ends_with(CARD));
-    OPEN.contains(&path) || (is_harmless(method) && is_card())
+    OPEN.contains(&path) || (is_harmless(method) && (path.starts_with(ASSETS) || is_card()))
 }
 
 /// Reports of outside jobs, which show by a signature that they may. Whether it is right is seen where the secrets are;
@@ -163,20 +208,47 @@ fn is_ours(access: &Access, authority: &str) -> bool {
     }
 }
 
+/// What a request shows of who sends it.
+enum ShownCredential {
+    Nothing,
+    /// A header that may be none of ours.
+    Header {
+        credential: Option<Credential>,
+        is_guessable: bool,
+    },
+    /// The cookie of a browser that has signed in.
+    Cookie(String),
+}
+
+/// A header counts before a cookie: whoever sends one means it.
+fn shown(headers: &HeaderMap, path: &str) -> ShownCredential {
+    match one(headers, header::AUTHORIZATION) {
+        Some(header) => {
+            ShownCredential::Header { credential: credential(header), is_guessable: is_guessable(header) }
+        }
+        None => cookies::session_for(headers, path)
+            .map_or(ShownCredential::Nothing, |cookie| ShownCredential::Cookie(cookie.into())),
+    }
+}
+
 async fn principal(
     app: &App,
     attempts: &Attempts,
     from: Option<IpAddr>,
-    headers: &HeaderMap,
+    shown: ShownCredential,
 ) -> Result<(Principal, Pass), Problem> {
     let auth = &app.engine.settings().access.auth;
     if matches!(auth, Auth::Local) {
         return Ok((Principal::local(), Pass::default()));
     }
-    // Whoever shows nothing has tried nothing: a browser comes so before it asks its user.
-    let Some(shown) = one(headers, header::AUTHORIZATION) else { return Err(unknown(auth, headers)) };
-    let from = from.filter(|_| is_guessable(shown));
-    let credential = credential(shown).map(Arc::new);
+    let (credential, is_guessable) = match shown {
+        // Whoever shows nothing has tried nothing: a browser comes so before its user signs in.
+        ShownCredential::Nothing => return Err(unknown(auth)),
+        ShownCredential::Header { credential, is_guessable } => (credential, is_guessable),
+        // An old session is no guess.
+        ShownCredential::Cookie(cookie) => (Some(Credential::Session(cookie)), false),
+    };
+    let credential = credential.map(Arc::new);
     let identified = match &credential {
         Some(shown) => identify(app, auth, shown).await,
         None => Err(NotIdentified::Unknown),
@@ -186,20 +258,29 @@ async fn principal(
         Err(NotIdentified::CannotTell(problem)) => Err(problem),
         Err(NotIdentified::Unknown) => {
             let prefix = credential.as_deref().and_then(Credential::prefix);
-            match attempts.fail(from, prefix, app.engine.clock().now()) {
-                Throttle::No => Err(unknown(auth, headers)),
-                Throttle::Wait { seconds, is_new } => {
-                    if is_new {
-                        tracing::warn!(
-                            ?from,
-                            prefix,
-                            seconds,
-                            "auth: too many failed attempts; answering 429"
-                        );
-                    }
-                    Err(too_many(seconds))
-                }
+            Err(refuse(app, attempts, (from.filter(|_| is_guessable), prefix), || unknown(auth)))
+        }
+    }
+}
+
+/// Counts what failed; one too many is answered so.
+fn refuse(
+    app: &App,
+    attempts: &Attempts,
+    (from, prefix): (Option<IpAddr>, Option<&str>),
+    unknown: impl FnOnce() -> Problem,
+) -> Problem {
+    match attempts.fail(from, prefix, app.engine.clock().now()) {
+        Throttle::No => {
+            // The prefix names a key without being one.
+            tracing::warn!(prefix, "auth: sign-in refused");
+            unknown()
+        }
+        Throttle::Wait { seconds, is_new } => {
+            if is_new {
+                tracing::warn!(?from, prefix, seconds, "auth: too many failed attempts; answering 429");
             }
+            too_many(seconds)
         }
     }
 }
@@ -231,20 +312,34 @@ async fn identify(app: &App, auth: &Auth, shown: &Credential) -> Result<Principa
             }
         },
         Credential::Token(token) => match auth.issuer() {
-            Some(issuer) => app.engine.identity().identify_token(issuer.as_ref(), token).await.map_err(|why| match why {
-                NotLetIn::Refused => NotIdentified::Unknown,
-                NotLetIn::NoKeys { retry_after } => {
-                    let detail = "the keys of the identity provider cannot be fetched, so this token cannot be verified; \
-                                  retry";
-                    // Rounded up: whoever comes too early waits once more.
-                    let seconds = retry_after.0.saturating_add(999) / 1000;
-                    let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
-                    NotIdentified::CannotTell(cannot_tell(detail, seconds))
-                }
-            }),
+            Some(issuer) => {
+                app.engine.identity().identify_token(issuer.as_ref(), token).await.map_err(not_let_in)
+            }
             None => Err(NotIdentified::Unknown),
         },
         Credential::Key(_) => Err(NotIdentified::Unknown),
+        Credential::Session(cookie) => match app.engine.identity().identify_browser(cookie).await {
+            Ok(found) => found.map_err(not_let_in),
+            Err(error) => {
+                tracing::error!(%error, "auth: could not look up a browser session");
+                Err(NotIdentified::CannotTell(cannot_tell(
+                    "your session cannot be verified right now; retry",
+                    1,
+                )))
+            }
+        },
+    }
+}
+
+fn not_let_in(why: NotLetIn) -> NotIdentified {
+    match why {
+        NotLetIn::Refused => NotIdentified::Unknown,
+        NotLetIn::NoKeys { retry_after } => {
+            let detail = "the keys of the identity provider cannot be fetched, so this token cannot be verified; retry";
+            // Rounded up: whoever comes too early waits once more.
+            let seconds = retry_after.0.saturating_add(999) / 1000;
+            NotIdentified::CannotTell(cannot_tell(detail, u32::try_from(seconds).unwrap_or(u32::MAX)))
+        }
     }
 }
 
@@ -264,6 +359,8 @@ enum Credential {
     Key(ApiKey),
     /// Whatever does not begin as keys do.
     Token(String),
+    /// The cookie of a browser that has signed in.
+    Session(String),
 }
 
 impl Credential {
@@ -271,13 +368,20 @@ impl Credential {
     fn prefix(&self) -> Option<&str> {
         match self {
             Credential::Key(key) => Some(key.prefix()),
-            Credential::Token(_) => None,
+            Credential::Token(_) | Credential::Session(_) => None,
+        }
+    }
+
+    fn of(text: &str) -> Option<Credential> {
+        if text.starts_with("sf_") {
+            ApiKey::parse(text).map(Credential::Key)
+        } else {
+            (!text.is_empty()).then(|| Credential::Token(text.to_owned()))
         }
     }
 }
 
-/// The credential of `Bearer …`, or of `Basic` as password: so that a browser can ask for it. What it gives as user name
-/// does not count.
+/// The credential of `Bearer …`, or of `Basic` as password, for programs that know nothing else. The user name does not count.
 fn credential(authorization: &str) -> Option<Credential> {
     let (scheme, value) = authorization.split_once(' ')?;
     let value = value.trim();
@@ -289,11 +393,7 @@ fn credential(authorization: &str) -> Option<Credential> {
     } else {
         return None;
     };
-    if text.starts_with("sf_") {
-        ApiKey::parse(&text).map(Credential::Key)
-    } else {
-        Some(Credential::Token(text))
-    }
+    Credential::of(&text)
 }
 
 fn cannot_tell(detail: &str, retry_after: u32) -> Problem {
@@ -303,7 +403,7 @@ fn cannot_tell(detail: &str, retry_after: u32) -> Problem {
 }
 
 /// The one answer to a credential that is missing, malformed, unknown, expired or revoked.
-fn unknown(auth: &Auth, headers: &HeaderMap) -> Problem {
+fn unknown(auth: &Auth) -> Problem {
     let detail = match auth {
         Auth::Local | Auth::Keys => {
             "this server requires an API key: send it as `Authorization: Bearer sf_…`, or set STANDFAST_KEY for \
@@ -318,13 +418,8 @@ fn unknown(auth: &Auth, headers: &HeaderMap) -> Problem {
              `Authorization: Bearer …`, or set STANDFAST_KEY for the standfast commands"
         }
     };
-    let accept = one(headers, header::ACCEPT).unwrap_or_default();
-    // Only for pages, or a browser would ask its user in the middle of a script's request.
-    let challenges: &[&str] = if accept.contains("text/html") {
-        &["Bearer", r#"Basic realm="Standfast: the API key is the password", charset="UTF-8""#]
-    } else {
-        &["Bearer"]
-    };
+    // No `Basic`: a browser is shown a page where its user signs in, not its own password box.
+    let challenges: &[&str] = &["Bearer"];
     let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Authentication required", detail);
     problem.with(ProblemDetails { challenges, ..ProblemDetails::default() })
 }

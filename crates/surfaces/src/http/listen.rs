@@ -21,13 +21,16 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use standfast_engine::clock::duration;
 use standfast_engine::settings::Connections;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
-use super::busy::{AnsweringBody, Busy};
 use super::guard::Peer;
-use super::preface::{self, ConnectionProtocol};
+use super::in_flight::{AnsweringBody, Busy};
+use super::protocol_sniff::{self, ConnectionProtocol};
 
 /// How long to wait before the next try when no connection can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -48,7 +51,18 @@ pub async fn serve(
     listener: TcpListener,
     router: Router,
     limits: &Connections,
+    stopping: watch::Receiver<bool>,
+) {
+    serve_with(listener, router, limits, stopping, None).await;
+}
+
+/// The same, over TLS where there is an acceptor. A handshake has as long as the head of a request.
+pub async fn serve_with(
+    listener: TcpListener,
+    router: Router,
+    limits: &Connections,
     mut stopping: watch::Receiver<bool>,
+    tls: Option<TlsAcceptor>,
 ) {
     let serving = ServeOptions::new(limits);
     let room = Arc::new(Semaphore::new(limits.at_once.min(Semaphore::MAX_PERMITS)));
@@ -66,8 +80,16 @@ pub async fn serve(
         let router = TowerToHyperService::new(router.clone());
         let service = FromPeer { peer, router, busy };
         let (serving, watcher, stopping) = (serving.clone(), graceful.watcher(), stopping.clone());
+        let tls = tls.clone();
         connections.spawn(async move {
-            serving.connection(stream, service, watcher, stopping).await;
+            match tls {
+                None => serving.connection(stream, service, watcher, stopping).await,
+                Some(tls) => {
+                    if let Some(stream) = serving.shake_hands(&tls, stream).await {
+                        serving.connection(stream, service, watcher, stopping).await;
+                    }
+                }
+            }
             drop(place);
         });
     }
@@ -103,16 +125,27 @@ impl ServeOptions {
         ServeOptions { http1, http2, header_wait }
     }
 
+    /// The connection over TLS. None when the client does not manage to make one.
+    async fn shake_hands(&self, tls: &TlsAcceptor, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+        let error = match tokio::time::timeout(self.header_wait, tls.accept(stream)).await {
+            Ok(Ok(stream)) => return Some(stream),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the client took too long".to_owned(),
+        };
+        tracing::debug!(error, "http: TLS handshake failed");
+        None
+    }
+
     /// Serves one connection until it ends.
     async fn connection(
         self,
-        stream: TcpStream,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         service: FromPeer,
         watcher: Watcher,
         mut stopping: watch::Receiver<bool>,
     ) {
         let first = tokio::select! {
-            first = tokio::time::timeout(self.header_wait, preface::read(stream)) => first,
+            first = tokio::time::timeout(self.header_wait, protocol_sniff::read(stream)) => first,
             // Nothing was asked yet.
             _ = stopping.wait_for(|stopping| *stopping) => return,
         };

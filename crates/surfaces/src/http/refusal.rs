@@ -72,6 +72,7 @@ pub(crate) fn refused(about: Option<RunId>, refusal: &Refusal) -> Problem {
         | Refusal::WrongKind { .. }
         | Refusal::Forbidden { .. }
         | Refusal::NotExpired(_)
+        | Refusal::PastEnd(_)
         | Refusal::CallNotReady(_)
         | Refusal::StaleAttempt { .. }
         | Refusal::Tampered { .. }
@@ -102,6 +103,7 @@ fn words(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
         Refusal::MustRepeatDigest { .. } => ("must-repeat-digest", "Digest required"),
         Refusal::Forbidden { .. } => ("forbidden-arguments", "A rule forbids these arguments"),
         Refusal::NotExpired(_) => ("not-expired", "Not expired"),
+        Refusal::PastEnd(_) => ("past-end", "The end has passed"),
         Refusal::CallNotReady(_) => ("call-not-ready", "The call is in another state"),
         Refusal::StaleAttempt { .. } => ("stale-attempt", "Stale attempt"),
         Refusal::Tampered { .. } => ("tampered", "Stored data changed"),

@@ -19,7 +19,8 @@ pub(super) fn of(headers: &HeaderMap) -> HeaderValue {
 
 /// A span with the id. One of the highest level is there whatever lines the operator wants to see.
 pub(super) fn span(id: &HeaderValue) -> tracing::Span {
-    tracing::error_span!("request", id = id.to_str().unwrap_or_default())
+    // Who asks is filled in at the door, which knows whom a proxy speaks for.
+    tracing::error_span!("request", id = id.to_str().unwrap_or_default(), from = tracing::field::Empty)
 }
 
 /// The id that the client chose, if it is one that can stand in a log line.

@@ -23,6 +23,7 @@ pub fn of_refusal(refusal: &Refusal) -> StatusCode {
         | Refusal::Stale { .. }
         | Refusal::MustRepeatDigest { .. }
         | Refusal::NotExpired(_)
+        | Refusal::PastEnd(_)
         | Refusal::CallNotReady(_)
         | Refusal::StaleAttempt { .. }
         | Refusal::TooLate(_)

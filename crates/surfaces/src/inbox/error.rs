@@ -133,6 +133,7 @@ fn refused(refusal: &Refusal) -> Problem {
         | Refusal::MustRepeatDigest { .. }
         | Refusal::Forbidden { .. }
         | Refusal::NotExpired(_)
+        | Refusal::PastEnd(_)
         | Refusal::CallNotReady(_)
         | Refusal::StaleAttempt { .. }
         | Refusal::Tampered { .. }

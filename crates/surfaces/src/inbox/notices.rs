@@ -1,4 +1,4 @@
-//! What receivers are told of tasks: `task.started` (S4-1), `task.suspended` when somebody is asked (S4-14), and what became
+//! Notifications about tasks: `task.started` (S4-1), `task.suspended` when somebody is asked (S4-14), and what became
 //! of it.
 //!
 //! Signed and sent like every webhook (C21); runs that are in no inbox are none of their business.
@@ -7,12 +7,11 @@ use serde::Serialize;
 use standfast_core::event::{Event, Outcome, ReleaseReason};
 use standfast_core::hold::HoldKind;
 use standfast_core::run::{Facts, InboxEntry};
-use standfast_engine::secrets::{seconds, signature};
 use standfast_engine::{Delivery, DeliveryPayload, DeliveryRequest, HoldView, ReceiverKind, delivery_id};
 
 use super::map;
 use super::wire::Object;
-use crate::http::rfc3339;
+use crate::http::webhook_body;
 
 /// Receivers that are notified of tasks.
 #[derive(Debug, Clone, Copy)]
@@ -25,19 +24,6 @@ impl TaskWebhook {
     /// The events of runs that it is made from.
     pub(super) const EVENTS: [&'static str; 5] =
         ["run.claimed", "hold.opened", "hold.resolved", "run.released", "run.ended"];
-}
-
-#[derive(Serialize)]
-struct Payload<T> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    timestamp: String,
-    data: T,
-}
-
-#[derive(Serialize)]
-struct Ping<'a> {
-    subscription: &'a str,
 }
 
 #[derive(Serialize)]
@@ -76,11 +62,7 @@ impl ReceiverKind for TaskWebhook {
         let subscription = telling.subscription;
         let (id, body) = match &telling.what {
             DeliveryPayload::Frame { .. } => return None,
-            DeliveryPayload::Ping { id } => {
-                let payload =
-                    Payload { kind: "ping", timestamp: rfc3339(telling.now), data: Ping { subscription } };
-                ((*id).to_owned(), serde_json::to_string(&payload).ok()?)
-            }
+            DeliveryPayload::Ping { id } => ((*id).to_owned(), webhook_body::ping(telling)?),
             DeliveryPayload::Event { run, event, hold } => {
                 let place = run.inbox.as_ref()?;
                 let (kind, reason) = word(&event.event)?;
@@ -92,17 +74,11 @@ impl ReceiverKind for TaskWebhook {
                     suspend_payload: open.map(map::suspend_payload),
                     url: open.and_then(|hold| page(telling.public_url, hold)),
                 };
-                let payload = Payload { kind, timestamp: rfc3339(event.at), data };
-                (delivery_id(subscription, run.id, event), serde_json::to_string(&payload).ok()?)
+                let body = webhook_body::body(kind, event.at, data)?;
+                (delivery_id(subscription, run.id, event), body)
             }
         };
-        let headers = vec![
-            ("content-type".to_owned(), "application/json".to_owned()),
-            ("webhook-id".to_owned(), id.clone()),
-            ("webhook-timestamp".to_owned(), seconds(telling.now).to_string()),
-            ("webhook-signature".to_owned(), signature(telling.secrets, &id, telling.now, &body)),
-        ];
-        Some(DeliveryRequest { id, headers, body })
+        Some(webhook_body::signed(telling, id, body))
     }
 }
 
@@ -150,7 +126,9 @@ fn word(event: &Event) -> Option<(&'static str, Option<String>)> {
         | Event::HoldAssigned(_)
         | Event::HoldReminded(_)
         | Event::HoldExpired(_)
-        | Event::HoldReopened(_) => None,
+        | Event::HoldReopened(_)
+        | Event::HoldEscalated(_)
+        | Event::HoldDelegated(_) => None,
     }
 }
 

@@ -4,7 +4,7 @@
 
 use standfast_core::body::Body;
 use standfast_core::event::{AfterOrphan, Event, ReleaseReason};
-use standfast_core::hold::{HoldKind, Resolution};
+use standfast_core::hold::{Delegation, HoldKind, Resolution};
 use standfast_core::message::{Message, Part, Reply, ToolCall, ToolResult};
 use standfast_core::project::ResolutionKind;
 
@@ -98,7 +98,8 @@ pub fn describe(event: &Event, kind: Option<HoldKind>) -> EventLabel {
                 AfterOrphan::Ask => "a person is asked",
                 AfterOrphan::Unknown => "the outcome stays unknown",
             };
-            EventLabel::plain(format!("Outcome of call {} unknown: {then}", orphaned.call))
+            let because = orphaned.why.as_ref().map(|why| said("why", &super::unknown_because(Some(why))));
+            EventLabel::with(format!("Outcome of call {} unknown: {then}", orphaned.call), because)
         }
         Event::CallContradicted(finished) => {
             let title =
@@ -111,11 +112,15 @@ pub fn describe(event: &Event, kind: Option<HoldKind>) -> EventLabel {
             let title = format!("Held: {}", super::kind(opened.kind).to_lowercase());
             EventLabel::with(title, reason.into_iter().chain(question))
         }
-        Event::HoldVoted(voted) => EventLabel::plain(format!("{} approved", voted.by)),
+        Event::HoldVoted(voted) => EventLabel::plain(match &voted.in_place_of {
+            Some(place) => format!("{} approved in the place of {place}", voted.by),
+            None => format!("{} approved", voted.by),
+        }),
         Event::HoldEdited(edited) => {
             EventLabel::with("Arguments edited", [labelled("arguments", &edited.edited.arguments)])
         }
         Event::HoldAssigned(assigned) => EventLabel::plain(match &assigned.to {
+            Some(user) if assigned.until.is_some() => format!("Assigned to {user} for a while"),
             Some(user) => format!("Assigned to {user}"),
             None => "Unassigned".into(),
         }),
@@ -126,6 +131,14 @@ pub fn describe(event: &Event, kind: Option<HoldKind>) -> EventLabel {
             "Expired"
         }),
         Event::HoldReopened(_) => EventLabel::plain("Reopened with a new deadline"),
+        Event::HoldEscalated(escalated) => {
+            let to: Vec<String> = escalated.to.iter().map(ToString::to_string).collect();
+            EventLabel::plain(format!("Escalated to {}", to.join(", ")))
+        }
+        Event::HoldDelegated(delegated) => {
+            let Delegation { by, to, .. } = &delegated.delegation;
+            EventLabel::plain(format!("{by} lets {to} decide in their place for a while"))
+        }
         Event::HoldResolved(resolved) => {
             let title = super::decision(kind, ResolutionKind::from(&resolved.resolution));
             EventLabel::with(title, decided(&resolved.resolution))
@@ -200,6 +213,7 @@ mod tests {
             hold: HoldKey { call: CallNo(1), secret: Secret([0; 16]) },
             resolution,
             role: None,
+            in_place_of: None,
             idempotency_key: None,
             late: false,
             judged: None,

@@ -67,7 +67,7 @@ async fn for_browsers(request: Request, next: Next) -> Response {
     if !is_page(request.method(), request.headers()) {
         return next.run(request).await;
     }
-    html::with_headers(html::keep_token(request, next).await)
+    html::with_headers(html::keep_token_alone(request, next).await)
 }
 
 /// Says something to an agent; answers when it is done, or needs somebody.

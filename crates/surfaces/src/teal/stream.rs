@@ -137,7 +137,8 @@ impl TealStream {
             }
         }
         let next = self.ready.pop_front();
-        if let Some(showing) = self.showing.take_if(|_| next.is_none()) {
+        // With the last event, not after it: who has read that may already decide (see `http/written.rs`).
+        if let Some(showing) = self.showing.take_if(|_| self.is_over && self.ready.is_empty()) {
             self.asker.app.engine.shown().note_written(&self.asker.who, &[showing], None);
         }
         next

@@ -1,7 +1,8 @@
-//! Answer schemas that are flat become a form: strings, numbers, booleans and choices, in the order they are written.
+//! Answer schemas become forms: texts, numbers, booleans, choices and dates, objects of them, and lists of any of these, in
+//! the order they are written.
 //!
 //! Anything else is answered as JSON in a text box. The form only helps: what was entered is put together as JSON text
-//! and the engine checks it against the whole schema.
+//! and the engine checks it against the whole schema; what is wrong is told at its field.
 
 use std::fmt;
 
@@ -11,8 +12,8 @@ use standfast_core::json::RawJson;
 
 use crate::html::PostedForm;
 
-/// Keywords that make a schema more than a list of fields.
-const NOT_FLAT: [&str; 10] = [
+/// Keywords that make a schema more than fields.
+const NOT_A_FORM: [&str; 10] = [
     "$ref",
     "oneOf",
     "anyOf",
@@ -25,13 +26,18 @@ const NOT_FLAT: [&str; 10] = [
     "propertyNames",
 ];
 
-/// A flat schema.
+/// Objects within objects.
+const DEPTH_MAX: usize = 4;
+/// Fields of a form.
+const FIELDS_MAX: usize = 100;
+/// Entries of a list that a form has room for.
+const ENTRIES_MAX: usize = 50;
+
+/// A schema as a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Flat {
-    /// The answer is one value.
-    One(Field),
-    /// The answer is an object of them.
-    Object(Vec<Field>),
+pub(super) struct AnswerForm {
+    /// The whole answer; an object's members are shown without a frame of their own.
+    root: Field,
 }
 
 /// One field of a form.
@@ -44,6 +50,8 @@ pub(super) struct Field {
     pub(super) label: String,
     pub(super) description: Option<String>,
     pub(super) is_required: bool,
+    /// Whether a browser insists on it: not within something that may be left out.
+    pub(super) must_fill: bool,
     pub(super) kind: Kind,
     /// What browsers make of it: text, date, email, url.
     pub(super) input_type: &'static str,
@@ -53,6 +61,19 @@ pub(super) struct Field {
     pub(super) shown_choices: Vec<String>,
     /// What stands in it.
     pub(super) value: String,
+    /// What stood in it at first.
+    #[serde(skip)]
+    initial: String,
+    /// Which choices are taken, where there may be several.
+    pub(super) taken: Vec<String>,
+    /// The members of an object; the entries of a list.
+    pub(super) fields: Vec<Field>,
+    /// What an entry of a list is.
+    #[serde(skip)]
+    entry: Option<Box<Field>>,
+    /// Where its value stands in the answer that was tried.
+    #[serde(skip)]
+    pointer: String,
     /// What is wrong with it.
     pub(super) problem: Option<String>,
 }
@@ -66,95 +87,208 @@ pub(super) enum Kind {
     Integer,
     Boolean,
     Choice,
+    /// Members of its own.
+    Object,
+    /// A list of simple values, one in a line.
+    Lines,
+    /// A list of choices.
+    Several,
+    /// A list of objects.
+    List,
 }
 
-impl Flat {
-    /// The fields of a schema; none when it is not flat.
-    pub(super) fn read(schema: &RawJson) -> Option<Flat> {
-        #[derive(Deserialize)]
-        struct Object {
-            #[serde(rename = "type")]
-            kind: Option<String>,
-            properties: Option<Members>,
-            #[serde(default)]
-            required: Vec<String>,
-        }
-        let Members(members) = serde_json::from_str(schema.text()).ok()?;
-        if members.iter().any(|(name, _)| NOT_FLAT.contains(&name.as_str())) {
-            return None;
-        }
-        let Ok(object) = serde_json::from_str::<Object>(schema.text()) else { return None };
-        let Some(Members(properties)) = object.properties else {
-            return field(0, "", schema, FieldNeed::Yes).map(Flat::One);
-        };
-        let is_object = object.kind.as_deref().is_none_or(|kind| kind == "object");
-        let is_known = |name: &String| properties.iter().any(|(known, _)| known == name);
-        if !is_object || properties.is_empty() || !object.required.iter().all(is_known) {
-            return None;
-        }
-        let read = |(at, (name, schema)): (usize, &(String, RawJson))| {
-            let needed = if object.required.contains(name) { FieldNeed::Yes } else { FieldNeed::No };
-            field(at, name, schema, needed)
-        };
-        properties.iter().enumerate().map(read).collect::<Option<Vec<Field>>>().map(Flat::Object)
-    }
-
-    pub(super) fn fields_mut(&mut self) -> &mut [Field] {
-        match self {
-            Flat::One(field) => std::slice::from_mut(field),
-            Flat::Object(fields) => fields,
-        }
+impl AnswerForm {
+    /// The form of a schema; none when it is more than fields.
+    pub(super) fn read(schema: &RawJson) -> Option<AnswerForm> {
+        let mut count = 0;
+        let root = field("field", "", schema, FieldNeed::Yes, 0, &mut count)?;
+        let is_empty = root.kind == Kind::Object && root.fields.is_empty();
+        (!is_empty).then_some(AnswerForm { root })
     }
 
     pub(super) fn into_fields(self) -> Vec<Field> {
-        match self {
-            Flat::One(field) => vec![field],
-            Flat::Object(fields) => fields,
+        match self.root.kind {
+            Kind::Object => self.root.fields,
+            Kind::Text
+            | Kind::Number
+            | Kind::Integer
+            | Kind::Boolean
+            | Kind::Choice
+            | Kind::Lines
+            | Kind::Several
+            | Kind::List => vec![self.root],
         }
     }
 
     /// What was entered stands in the fields again.
     pub(super) fn keep(&mut self, posted: &PostedForm) {
-        for field in self.fields_mut() {
-            field.value = posted.get(&field.input).unwrap_or_default();
+        self.root.keep(posted);
+    }
+
+    /// Says what is wrong at the field that it is wrong with; at the nearest one above where that has no field.
+    pub(super) fn blame(&mut self, posted: &PostedForm, pointer: &str, text: &str) {
+        self.root.place(posted, "");
+        if let Some(field) = self.root.nearest(pointer, text) {
+            field.problem = Some(text.to_owned());
         }
     }
 
     /// The answer as JSON text; none when nothing was entered for a single value.
     pub(super) fn answer(&self, posted: &PostedForm) -> Option<RawJson> {
-        match self {
-            Flat::One(field) => field.entered(posted),
-            Flat::Object(fields) => {
-                let members = fields.iter().filter_map(|field| {
+        self.root.entered(posted)
+    }
+}
+
+impl Field {
+    fn keep(&mut self, posted: &PostedForm) {
+        if self.kind == Kind::List {
+            let wanted = posted.get(&format!("{}-count", self.input)).and_then(|text| text.parse().ok());
+            let more = usize::from(posted.get("decision") == Some(format!("more:{}", self.input)));
+            let count = wanted.unwrap_or(self.fields.len()).saturating_add(more);
+            self.resize(count);
+        }
+        self.value = posted.get(&self.input).unwrap_or_default();
+        self.taken = posted.all(&self.input);
+        self.fields.iter_mut().for_each(|field| field.keep(posted));
+    }
+
+    /// Room for so many entries.
+    fn resize(&mut self, count: usize) {
+        let Some(entry) = &self.entry else { return };
+        let named = |at: usize| renamed(entry, &format!("{}-{at}", self.input));
+        self.fields = (0..count.clamp(1, ENTRIES_MAX)).map(named).collect();
+    }
+
+    /// The entries of a list as they were posted.
+    fn entries(&self, posted: &PostedForm) -> Vec<Field> {
+        let mut list = self.clone();
+        list.keep(posted);
+        list.fields
+    }
+
+    /// What was entered, as JSON; none when nothing was. What is no number stays a text, for the schema to refuse.
+    fn entered(&self, posted: &PostedForm) -> Option<RawJson> {
+        match self.kind {
+            Kind::Object => {
+                if !self.is_required && self.is_blank(posted) {
+                    return None;
+                }
+                let members = self.fields.iter().filter_map(|field| {
                     let value = field.entered(posted)?;
                     Some(format!("{}: {}", RawJson::string(&field.name).text(), value.text()))
                 });
                 RawJson::parse(&format!("{{{}}}", members.collect::<Vec<_>>().join(", "))).ok()
             }
+            Kind::List => {
+                let entries = self.entries(posted);
+                let entered = entries.iter().filter(|entry| !entry.is_blank(posted));
+                self.list(entered.filter_map(|entry| entry.entered(posted)).collect())
+            }
+            Kind::Lines => {
+                let text = posted.get(&self.input)?;
+                let kind = self.entry.as_ref().map_or(Kind::Text, |entry| entry.kind);
+                let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+                self.list(lines.map(|line| scalar(kind, line)).collect())
+            }
+            Kind::Several => {
+                let taken = posted.all(&self.input);
+                let value = |at: &String| self.choices.get(at.parse::<usize>().ok()?).cloned();
+                self.list(taken.iter().filter_map(value).collect())
+            }
+            Kind::Text => {
+                let entered = posted.get(&self.input)?;
+                let is_nothing = entered.is_empty() && !self.is_required;
+                (!is_nothing).then(|| RawJson::string(&entered))
+            }
+            Kind::Number | Kind::Integer => match posted.get(&self.input)?.trim() {
+                "" => None,
+                text => Some(scalar(self.kind, text)),
+            },
+            Kind::Boolean => {
+                let entered = posted.get(&self.input)?;
+                RawJson::parse(&entered).ok().filter(|json| matches!(json.text(), "true" | "false"))
+            }
+            Kind::Choice => self.choices.get(posted.get(&self.input)?.parse::<usize>().ok()?).cloned(),
+        }
+    }
+
+    fn list(&self, values: Vec<RawJson>) -> Option<RawJson> {
+        if values.is_empty() && !self.is_required {
+            return None;
+        }
+        let texts: Vec<&str> = values.iter().map(RawJson::text).collect();
+        RawJson::parse(&format!("[{}]", texts.join(", "))).ok()
+    }
+
+    /// Whether nothing was entered in it, nor in anything below it, beyond what stood there at first.
+    fn is_blank(&self, posted: &PostedForm) -> bool {
+        match self.kind {
+            Kind::Object => self.fields.iter().all(|field| field.is_blank(posted)),
+            Kind::List => self.entries(posted).iter().all(|entry| entry.is_blank(posted)),
+            Kind::Text
+            | Kind::Number
+            | Kind::Integer
+            | Kind::Boolean
+            | Kind::Choice
+            | Kind::Lines
+            | Kind::Several => {
+                let mut values = posted.all(&self.input).into_iter();
+                values.all(|value| value.trim().is_empty() || value == self.initial)
+            }
+        }
+    }
+
+    /// Notes where each value stands in the answer. Entries that were left blank are not part of it.
+    fn place(&mut self, posted: &PostedForm, pointer: &str) {
+        pointer.clone_into(&mut self.pointer);
+        match self.kind {
+            Kind::Object => {
+                for field in &mut self.fields {
+                    let name = field.name.replace('~', "~0").replace('/', "~1");
+                    field.place(posted, &format!("{pointer}/{name}"));
+                }
+            }
+            Kind::List => {
+                let mut at = 0;
+                for entry in &mut self.fields {
+                    let is_blank = entry.is_blank(posted);
+                    entry.place(posted, &if is_blank { "-".to_owned() } else { format!("{pointer}/{at}") });
+                    at += usize::from(!is_blank);
+                }
+            }
+            Kind::Text
+            | Kind::Number
+            | Kind::Integer
+            | Kind::Boolean
+            | Kind::Choice
+            | Kind::Lines
+            | Kind::Several => {}
+        }
+    }
+
+    /// The field that a pointer means. What is missing is told of the object that it is missing in: then the member that
+    /// the text names.
+    fn nearest(&mut self, pointer: &str, text: &str) -> Option<&mut Field> {
+        let is_above = pointer == self.pointer || pointer.starts_with(&format!("{}/", self.pointer));
+        if !is_above {
+            return None;
+        }
+        let below = self.fields.iter().position(|field| {
+            let is_on_the_way =
+                pointer == field.pointer || pointer.starts_with(&format!("{}/", field.pointer));
+            let is_named = self.kind == Kind::Object && pointer == self.pointer && names(text, &field.name);
+            is_on_the_way || is_named
+        });
+        match below {
+            Some(at) if pointer == self.pointer => self.fields.get_mut(at),
+            Some(at) => self.fields.get_mut(at)?.nearest(pointer, text),
+            None => Some(self),
         }
     }
 }
 
-impl Field {
-    /// What was entered, as JSON; none when nothing was. What is no number stays a text, for the schema to refuse.
-    fn entered(&self, posted: &PostedForm) -> Option<RawJson> {
-        let entered = posted.get(&self.input)?;
-        match self.kind {
-            Kind::Text if entered.is_empty() && !self.is_required => None,
-            Kind::Text => Some(RawJson::string(&entered)),
-            Kind::Number | Kind::Integer => match entered.trim() {
-                "" => None,
-                text => {
-                    let number = RawJson::parse(text).ok().filter(is_number);
-                    Some(number.unwrap_or_else(|| RawJson::string(text)))
-                }
-            },
-            Kind::Boolean => {
-                RawJson::parse(&entered).ok().filter(|json| matches!(json.text(), "true" | "false"))
-            }
-            Kind::Choice => self.choices.get(entered.parse::<usize>().ok()?).cloned(),
-        }
-    }
+fn names(text: &str, name: &str) -> bool {
+    text.contains(&format!("{name:?}")) || text.contains(&format!("`{name}`"))
 }
 
 /// Whether an answer must have a field.
@@ -164,61 +298,189 @@ enum FieldNeed {
     No,
 }
 
-fn field(at: usize, name: &str, schema: &RawJson, needed: FieldNeed) -> Option<Field> {
-    #[derive(Deserialize)]
-    struct Scalar {
-        #[serde(rename = "type")]
-        kind: Option<String>,
-        title: Option<String>,
-        description: Option<String>,
-        format: Option<String>,
-        default: Option<RawJson>,
-        #[serde(rename = "enum")]
-        choices: Option<Vec<RawJson>>,
-    }
+#[derive(Deserialize)]
+struct FieldSchema {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    title: Option<String>,
+    description: Option<String>,
+    format: Option<String>,
+    default: Option<RawJson>,
+    #[serde(rename = "enum")]
+    choices: Option<Vec<RawJson>>,
+    properties: Option<Members>,
+    #[serde(default)]
+    required: Vec<String>,
+    items: Option<RawJson>,
+}
+
+fn field(
+    input: &str,
+    name: &str,
+    schema: &RawJson,
+    needed: FieldNeed,
+    depth: usize,
+    count: &mut usize,
+) -> Option<Field> {
+    *count += 1;
     let Members(members) = serde_json::from_str(schema.text()).ok()?;
-    if members.iter().any(|(name, _)| NOT_FLAT.contains(&name.as_str())) {
+    let is_more = members.iter().any(|(name, _)| NOT_A_FORM.contains(&name.as_str()));
+    if is_more || depth > DEPTH_MAX || *count > FIELDS_MAX {
         return None;
     }
-    let scalar: Scalar = serde_json::from_str(schema.text()).ok()?;
-    let kind = match (&scalar.choices, scalar.kind.as_deref()) {
-        (Some(choices), _) if choices.iter().all(|choice| !choice.text().starts_with(['{', '['])) => {
-            Kind::Choice
-        }
-        (None, Some("string")) => Kind::Text,
-        (None, Some("number")) => Kind::Number,
-        (None, Some("integer")) => Kind::Integer,
-        (None, Some("boolean")) => Kind::Boolean,
-        (Some(_), _) | (None, Some(_)) | (None, None) => return None,
-    };
-    let choices = scalar.choices.unwrap_or_default();
-    let value = match (&scalar.default, kind) {
-        (Some(default), Kind::Choice) => {
-            choices.iter().position(|choice| choice == default).map(|at| at.to_string()).unwrap_or_default()
-        }
-        (Some(default), Kind::Text | Kind::Number | Kind::Integer | Kind::Boolean) => shown(default),
-        (None, _) => String::new(),
-    };
-    Some(Field {
+    let read: FieldSchema = serde_json::from_str(schema.text()).ok()?;
+    let input = if depth == 0 && read.properties.is_none() { format!("{input}-0") } else { input.to_owned() };
+    let mut made = Field {
         name: name.to_owned(),
-        input: format!("field-{at}"),
-        label: scalar
+        label: read
             .title
+            .clone()
             .unwrap_or_else(|| if name.is_empty() { "Answer".into() } else { name.to_owned() }),
-        description: scalar.description,
+        description: read.description.clone(),
         is_required: needed == FieldNeed::Yes,
-        kind,
-        input_type: match scalar.format.as_deref() {
+        must_fill: needed == FieldNeed::Yes,
+        kind: Kind::Text,
+        input_type: match read.format.as_deref() {
             Some("date") => "date",
             Some("email") => "email",
             Some("uri") => "url",
             Some(_) | None => "text",
         },
-        shown_choices: choices.iter().map(shown).collect(),
-        choices,
-        value,
+        choices: Vec::new(),
+        shown_choices: Vec::new(),
+        value: String::new(),
+        initial: String::new(),
+        taken: Vec::new(),
+        fields: Vec::new(),
+        entry: None,
+        pointer: String::new(),
         problem: None,
-    })
+        input,
+    };
+    match (&read.choices, read.kind.as_deref(), &read.properties) {
+        (Some(choices), _, _) => {
+            made.choices(choices)?;
+            made.kind = Kind::Choice;
+        }
+        (None, Some("object") | None, Some(Members(properties))) => {
+            made.kind = Kind::Object;
+            made.fields = members_of(&made.input, properties, &read.required, depth, count)?;
+            if needed == FieldNeed::No {
+                made.fields.iter_mut().for_each(Field::may_be_left_out);
+            }
+        }
+        (None, Some("array"), None) => {
+            let mut entry = field(&made.input, "", read.items.as_ref()?, FieldNeed::Yes, depth + 1, count)?;
+            match entry.kind {
+                Kind::Text | Kind::Number | Kind::Integer => made.kind = Kind::Lines,
+                Kind::Choice => {
+                    made.choices(&entry.choices)?;
+                    made.kind = Kind::Several;
+                }
+                Kind::Object => made.kind = Kind::List,
+                Kind::Boolean | Kind::Lines | Kind::Several | Kind::List => return None,
+            }
+            entry.may_be_left_out();
+            made.entry = Some(Box::new(entry));
+            made.resize_if_list();
+        }
+        (None, Some("string"), None) => made.kind = Kind::Text,
+        (None, Some("number"), None) => made.kind = Kind::Number,
+        (None, Some("integer"), None) => made.kind = Kind::Integer,
+        (None, Some("boolean"), None) => made.kind = Kind::Boolean,
+        (None, _, _) => return None,
+    }
+    if let Some(default) = &read.default {
+        made.fill(default);
+    }
+    Some(made)
+}
+
+/// The fields of an object. A member that is required and not described cannot be entered.
+fn members_of(
+    input: &str,
+    properties: &[(String, RawJson)],
+    required: &[String],
+    depth: usize,
+    count: &mut usize,
+) -> Option<Vec<Field>> {
+    if !required.iter().all(|name| properties.iter().any(|(known, _)| known == name)) {
+        return None;
+    }
+    let mut fields = Vec::with_capacity(properties.len());
+    for (at, (name, schema)) in properties.iter().enumerate() {
+        let needed = if required.contains(name) { FieldNeed::Yes } else { FieldNeed::No };
+        fields.push(field(&format!("{input}-{at}"), name, schema, needed, depth + 1, count)?);
+    }
+    Some(fields)
+}
+
+impl Field {
+    /// Simple values only: what has members cannot be told in a word.
+    fn choices(&mut self, choices: &[RawJson]) -> Option<()> {
+        let is_simple = choices.iter().all(|choice| !choice.text().starts_with(['{', '[']));
+        self.choices = choices.to_vec();
+        self.shown_choices = choices.iter().map(shown).collect();
+        is_simple.then_some(())
+    }
+
+    fn may_be_left_out(&mut self) {
+        self.must_fill = false;
+        self.fields.iter_mut().for_each(Field::may_be_left_out);
+    }
+
+    fn resize_if_list(&mut self) {
+        if self.kind == Kind::List {
+            self.resize(1);
+        }
+    }
+
+    /// What stands in it at first.
+    fn fill(&mut self, default: &RawJson) {
+        let place = |value: &RawJson| self.choices.iter().position(|choice| choice == value);
+        match self.kind {
+            Kind::Choice => self.value = place(default).map(|at| at.to_string()).unwrap_or_default(),
+            Kind::Text | Kind::Number | Kind::Integer | Kind::Boolean => self.value = shown(default),
+            Kind::Lines => self.value = items(default).iter().map(shown).collect::<Vec<_>>().join("\n"),
+            Kind::Several => {
+                self.taken = items(default).iter().filter_map(place).map(|at| at.to_string()).collect();
+            }
+            // Their members have their own.
+            Kind::Object | Kind::List => {}
+        }
+        self.initial = self.value.clone();
+    }
+}
+
+/// The same field, and everything below it, under another name in the form.
+fn renamed(field: &Field, input: &str) -> Field {
+    let below = |(at, field): (usize, &Field)| renamed(field, &format!("{input}-{at}"));
+    Field {
+        input: input.to_owned(),
+        fields: field.fields.iter().enumerate().map(below).collect(),
+        ..field.clone()
+    }
+}
+
+fn items(json: &RawJson) -> Vec<RawJson> {
+    serde_json::from_str(json.text()).unwrap_or_default()
+}
+
+/// A number where one is wanted and given; otherwise the text, for the schema to judge.
+fn scalar(kind: Kind, text: &str) -> RawJson {
+    let is_number = |json: &RawJson| json.text().starts_with(|c: char| c.is_ascii_digit() || c == '-');
+    match kind {
+        Kind::Number | Kind::Integer => {
+            RawJson::parse(text).ok().filter(is_number).unwrap_or_else(|| RawJson::string(text))
+        }
+        Kind::Text
+        | Kind::Boolean
+        | Kind::Choice
+        | Kind::Object
+        | Kind::Lines
+        | Kind::Several
+        | Kind::List => RawJson::string(text),
+    }
 }
 
 /// A string without its quotes; anything else as it is written.
@@ -226,12 +488,8 @@ fn shown(json: &RawJson) -> String {
     serde_json::from_str::<String>(json.text()).unwrap_or_else(|_| json.text().to_owned())
 }
 
-fn is_number(json: &RawJson) -> bool {
-    json.text().starts_with(|c: char| c.is_ascii_digit() || c == '-')
-}
-
 /// The members of an object in the order they are written.
-struct Members(Vec<(String, RawJson)>);
+pub(super) struct Members(pub(super) Vec<(String, RawJson)>);
 
 impl<'de> Deserialize<'de> for Members {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -259,8 +517,8 @@ impl<'de> Deserialize<'de> for Members {
 mod tests {
     use super::*;
 
-    fn read(schema: &str) -> Option<Flat> {
-        Flat::read(&RawJson::parse(schema).unwrap())
+    fn read(schema: &str) -> Option<AnswerForm> {
+        AnswerForm::read(&RawJson::parse(schema).unwrap())
     }
 
     const EXPENSE: &str = r#"{"type": "object", "required": ["amount", "paid"], "properties": {
@@ -270,10 +528,21 @@ mod tests {
         "count": {"type": "integer", "default": 9007199254740993},
         "note": {"type": "string", "description": "for the books"}}}"#;
 
-    fn answered(entered: &[(&str, &str)]) -> String {
+    const ORDER: &str = r#"{"type": "object", "required": ["address", "items"], "properties": {
+        "address": {"type": "object", "required": ["zip"], "properties": {
+            "zip": {"type": "string"}, "gate": {"type": "object", "properties": {"code": {"type": "integer"}}}}},
+        "items": {"type": "array", "items": {"type": "object", "required": ["sku"], "properties": {
+            "sku": {"type": "string"}, "n": {"type": "integer", "default": 1}}}},
+        "tags": {"type": "array", "items": {"type": "string"}, "default": ["a", "b"]},
+        "days": {"type": "array", "items": {"enum": ["mon", "tue", "wed"]}, "default": ["tue"]}}}"#;
+
+    fn form(entered: &[(&str, &str)]) -> PostedForm {
         let posted = entered.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let posted = PostedForm::of(posted.collect());
-        read(EXPENSE).unwrap().answer(&posted).unwrap().text().to_owned()
+        PostedForm::of(posted.collect())
+    }
+
+    fn answered(schema: &str, entered: &[(&str, &str)]) -> String {
+        read(schema).unwrap().answer(&form(entered)).unwrap().text().to_owned()
     }
 
     /// S4-17: a form from the expected schema, in its order.
@@ -304,25 +573,94 @@ mod tests {
             ("field-4", "a \"b\"\r\nc"),
         ];
         assert_eq!(
-            answered(&all),
+            answered(EXPENSE, &all),
             r#"{"amount": 12.50, "currency": 3, "paid": true, "count": 9007199254740993, "note": "a \"b\"\nc"}"#
         );
-        assert_eq!(answered(&[("field-0", ""), ("field-1", ""), ("field-4", "")]), "{}");
-        assert_eq!(answered(&[("field-0", "twelve"), ("field-2", "maybe")]), r#"{"amount": "twelve"}"#);
+        assert_eq!(answered(EXPENSE, &[("field-0", ""), ("field-1", ""), ("field-4", "")]), "{}");
+        let odd = [("field-0", "twelve"), ("field-2", "maybe")];
+        assert_eq!(answered(EXPENSE, &odd), r#"{"amount": "twelve"}"#);
+    }
+
+    /// S4-17: objects within objects, lists of objects, of texts and of choices.
+    #[test]
+    fn nested_schemas_become_nested_forms() {
+        let fields = read(ORDER).unwrap().into_fields();
+        let kinds: Vec<Kind> = fields.iter().map(|field| field.kind).collect();
+        assert_eq!(kinds, [Kind::Object, Kind::List, Kind::Lines, Kind::Several]);
+        assert_eq!(fields[0].fields[1].fields[0].input, "field-0-1-0");
+        assert_eq!(fields[1].fields[0].fields[1].value, "1");
+        assert_eq!((fields[2].value.as_str(), fields[3].taken.as_slice()), ("a\nb", &["1".to_owned()][..]));
+        let all = [
+            ("field-0-0", "8001"),
+            ("field-0-1-0", ""),
+            ("field-1-count", "3"),
+            ("field-1-0-0", "A"),
+            ("field-1-0-1", "2"),
+            ("field-1-1-0", ""),
+            ("field-1-1-1", "1"),
+            ("field-1-2-0", "C"),
+            ("field-2", "x\r\n\r\n y "),
+            ("field-3", "0"),
+            ("field-3", "2"),
+        ];
+        assert_eq!(
+            answered(ORDER, &all),
+            r#"{"address": {"zip": "8001"}, "items": [{"sku": "A", "n": 2}, {"sku": "C"}], "tags": ["x", "y"], "days": ["mon", "wed"]}"#
+        );
+    }
+
+    #[test]
+    fn a_list_grows_when_asked_and_keeps_what_was_entered() {
+        let mut order = read(ORDER).unwrap();
+        let posted = form(&[("decision", "more:field-1"), ("field-1-count", "2"), ("field-1-1-0", "B")]);
+        order.keep(&posted);
+        let entries = &order.into_fields()[1].fields;
+        assert_eq!((entries.len(), entries[1].fields[0].value.as_str()), (3, "B"));
+    }
+
+    #[test]
+    fn a_mistake_is_told_at_its_field() {
+        let posted = form(&[
+            ("field-0-0", "1"),
+            ("field-1-count", "3"),
+            ("field-1-0-0", "A"),
+            ("field-1-2-0", "C"),
+            ("field-1-2-1", "x"),
+        ]);
+        let blamed = |pointer: &str, text: &str| {
+            let mut order = read(ORDER).unwrap();
+            order.keep(&posted);
+            order.blame(&posted, pointer, text);
+            fn found(fields: &[Field]) -> Vec<String> {
+                let own =
+                    fields.iter().filter(|field| field.problem.is_some()).map(|field| field.input.clone());
+                own.chain(fields.iter().flat_map(|field| found(&field.fields))).collect()
+            }
+            found(&order.into_fields())
+        };
+        assert_eq!(blamed("/address/zip", "too short"), ["field-0-0"]);
+        assert_eq!(blamed("/items/1/n", "not an integer"), ["field-1-2-1"]);
+        assert_eq!(blamed("/address", "\"zip\" is a required property"), ["field-0-0"]);
+        assert_eq!(blamed("/tags/3", "too long"), ["field-2"]);
     }
 
     #[test]
     fn one_value_needs_no_object() {
-        let flat = read(r#"{"type": "integer"}"#).unwrap();
-        let posted = PostedForm::of(vec![("field-0".into(), " 7 ".into())]);
-        assert_eq!(flat.answer(&posted).unwrap().text(), "7");
-        assert_eq!(flat.answer(&PostedForm::default()), None);
+        let one = read(r#"{"type": "integer"}"#).unwrap();
+        assert_eq!(one.answer(&form(&[("field-0", " 7 ")])).unwrap().text(), "7");
+        assert_eq!(one.answer(&PostedForm::default()), None);
+        let lines = read(r#"{"type": "array", "items": {"type": "string"}}"#).unwrap();
+        assert_eq!(lines.answer(&form(&[("field-0", "a\nb")])).unwrap().text(), r#"["a", "b"]"#);
     }
 
     #[test]
-    fn what_is_not_flat_is_not_read() {
+    fn what_is_more_than_fields_is_not_read() {
+        let deep = (0..8).fold(r#"{"type": "string"}"#.to_owned(), |below, _| {
+            format!(r#"{{"type": "object", "properties": {{"a": {below}}}}}"#)
+        });
         for schema in [
-            r#"{"type": "array", "items": {"type": "string"}}"#,
+            deep.as_str(),
+            r#"{"type": "array", "items": {"type": "array", "items": {"type": "string"}}}"#,
             r#"{"type": "object"}"#,
             r#"{"type": "object", "properties": {}}"#,
             r#"{"properties": {"a": {"type": "object"}}}"#,

@@ -9,7 +9,7 @@ use standfast_core::hold::HoldKind;
 use standfast_core::json::RawJson;
 use standfast_engine::{Decision, HoldView, IdempotencyKey};
 
-use super::fields::Flat;
+use super::fields::AnswerForm;
 use crate::html::PostedForm;
 use crate::labels::hidden::escaped_json;
 
@@ -65,8 +65,8 @@ fn wanted(view: &HoldView, posted: &PostedForm, word: &str) -> Result<Choice, Mi
             Ok(Choice::Answer { value: Body::text(option.clone()) })
         }
         "fields" => {
-            let flat = view.ask.answer_schema.as_ref().and_then(Flat::read);
-            let answer = flat.and_then(|flat| flat.answer(posted));
+            let form = view.ask.answer_schema.as_ref().and_then(AnswerForm::read);
+            let answer = form.and_then(|form| form.answer(posted));
             Ok(Choice::Answer { value: words(answer.ok_or_else(|| needed("The answer is missing."))?) })
         }
         "answer" => {

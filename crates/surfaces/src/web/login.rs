@@ -16,8 +16,8 @@ use standfast_engine::tool::login::{AuthorizationResponse, client_document};
 use standfast_engine::{LoginError, Snapshot};
 
 use super::routes::{PAGES, SETTLE, hold_id, see_other};
-use crate::html::{Failure, PostedForm, Site, Token, cookie_of};
-use crate::http::{App, Args, Segment};
+use crate::html::{Failure, PostedForm, Site, Token};
+use crate::http::{App, Args, Segment, cookie_of};
 
 /// The routes.
 pub(super) fn routes() -> Router<App> {

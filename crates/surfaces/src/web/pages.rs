@@ -3,11 +3,18 @@
 //! One file for each page. Times come with how long ago they are; text of models, tools and people is passed on as it
 //! is stored, and made visible by the templates.
 
+pub(super) mod call;
+pub(super) mod charts;
+mod context;
+pub(super) mod conversation;
+pub(super) mod history;
 pub(super) mod hold;
+pub(super) mod review;
 pub(super) mod run;
 pub(super) mod waiting;
 
 use serde::Serialize;
+use standfast_core::project::ResolutionKind;
 use standfast_core::run::Status;
 use standfast_core::time::Timestamp;
 
@@ -34,6 +41,15 @@ impl ShownInstant {
         let distance = labels::span(if at > now { at.since(now) } else { now.since(at) });
         let relative = if at > now { format!("in {distance}") } else { format!("{distance} ago") };
         ShownInstant { iso, text, relative, distance }
+    }
+}
+
+/// How a resolution looks.
+pub(super) fn resolution_tone(how: ResolutionKind) -> &'static str {
+    match how {
+        ResolutionKind::Approved | ResolutionKind::Edited | ResolutionKind::Answered => "good",
+        ResolutionKind::Denied | ResolutionKind::Failed => "bad",
+        ResolutionKind::Expired | ResolutionKind::Withdrawn | ResolutionKind::Superseded => "over",
     }
 }
 

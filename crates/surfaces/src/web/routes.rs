@@ -7,30 +7,45 @@ use std::sync::LazyLock;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Extension, Router};
-use serde::Deserialize;
-use standfast_core::id::{HoldId, RunId};
+use axum::{Extension, Json, Router};
+use serde::{Deserialize, Serialize};
+use standfast_core::event::Envelope;
+use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::message::Message;
-use standfast_core::name::AgentName;
-use standfast_core::time::Millis;
+use standfast_core::name::{AgentName, BadName, SessionId, UserId};
+use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::Principal;
-use standfast_engine::{EngineError, HoldList, NewRun, RunList};
+use standfast_engine::{EngineError, HistoryList, HoldList, NewRun, RunList};
 
-use super::forms;
-use super::login;
-use super::pages::hold::{self, FailedDecision, HoldPageParts};
-use super::pages::run::{self, RunsPage};
-use super::pages::waiting::{self, KINDS, WaitingPage};
+use super::pages::charts::{self, Figures};
+use super::pages::history::{self, ExportedHold};
+use super::pages::run::{self, RunsPage, SubRun};
+use super::pages::waiting::{self, Pager};
+use super::{conversation, events, holds, inboxes, jobs, login, sign_in, svg, tour};
 use crate::html::{self, Failure, PostedForm, Site, Templates, Token};
+use crate::http::filters::{HistoryFilters, PendingFilters, written};
 use crate::http::{App, Args, Segment};
 
 /// Items of a page of holds, each read with what it asks.
 const HOLDS: usize = 25;
+/// Holds that are counted, of somebody who does not see all; of more only that there are so many.
+const COUNTED: u64 = 500;
 /// Items of a page of runs.
 const RUNS: usize = 50;
+/// Pages of runs that are looked through for one that is shown.
+const LOOKS: usize = 20;
+/// Items of a page of the history.
+const HISTORY: usize = 50;
+/// Decisions of one export.
+const EXPORT: usize = 10_000;
+/// Decisions that charts are drawn from, at most.
+const CHARTED: usize = 20_000;
+/// How deep sub-runs are shown within each other, and how many.
+const DEPTH: usize = 4;
+const SUB_RUNS: usize = 20;
 /// How long a form waits for what follows from it, so that the next page shows it.
 pub(super) const SETTLE: Millis = Millis(1_500);
 
@@ -40,83 +55,135 @@ pub(super) static PAGES: LazyLock<Templates> = LazyLock::new(|| {
         ("waiting.html", include_str!("templates/waiting.html")),
         ("login.html", include_str!("templates/login.html")),
         ("hold.html", include_str!("templates/hold.html")),
+        ("review.html", include_str!("templates/review.html")),
+        ("history.html", include_str!("templates/history.html")),
+        ("charts.html", include_str!("templates/charts.html")),
         ("runs.html", include_str!("templates/runs.html")),
         ("run.html", include_str!("templates/run.html")),
+        ("me.html", include_str!("templates/me.html")),
+        ("sessions.html", include_str!("templates/sessions.html")),
+        ("session.html", include_str!("templates/session.html")),
+        ("remembered.html", include_str!("templates/remembered.html")),
+        ("widget.html", include_str!("templates/widget.html")),
+        ("inboxes.html", include_str!("templates/inboxes.html")),
+        ("inbox.html", include_str!("templates/inbox.html")),
+        ("jobs.html", include_str!("templates/jobs.html")),
+        ("tour.html", include_str!("templates/tour.html")),
     ])
 });
 
 /// Who is calling, and with which token.
-type CallerOf = Extension<Principal>;
-type Browser = Extension<Token>;
+pub(super) type CallerOf = Extension<Principal>;
+pub(super) type Browser = Extension<Token>;
 
 /// The routes.
-pub fn routes() -> Router<App> {
+pub fn routes(app: &App) -> Router<App> {
     let pages = Router::new()
         .route("/", get(waiting))
         .route("/runs", get(runs).post(start))
         .route("/runs/{run}", get(run))
         .route("/runs/{run}/cancel", post(cancel))
-        .route("/approve/{hold}", get(hold).post(decide))
+        .route("/runs/{run}/timeline.svg", get(timeline))
+        .route("/history", get(history))
+        .route("/history.csv", get(history_csv))
+        .route("/history.json", get(history_json))
+        .route("/charts", get(charts))
+        .route("/charts.json", get(charts_json))
+        .merge(holds::routes())
         .merge(login::routes())
-        .layer(from_fn(html::keep_token))
+        .merge(sign_in::routes())
+        .merge(conversation::routes())
+        .merge(inboxes::routes())
+        .merge(jobs::routes())
+        .merge(tour::routes())
+        .route("/events", get(events::events))
+        .layer(from_fn_with_state(app.clone(), html::keep_token))
         .layer(from_fn(html::add_headers));
     pages.merge(html::asset_routes())
-}
-
-/// Which part of a list is wanted.
-#[derive(Debug, Deserialize)]
-struct Part {
-    kind: Option<String>,
-    cursor: Option<u64>,
 }
 
 async fn waiting(
     State(app): State<App>,
     Extension(who): CallerOf,
     Extension(token): Browser,
-    Args(part): Args<Part>,
+    Args(filters): Args<PendingFilters>,
 ) -> Result<Response, Failure> {
-    let engine = &app.engine;
-    let wanted = part.kind.as_deref().and_then(|word| KINDS.iter().find(|(known, ..)| *known == word));
-    let list = HoldList {
-        kind: wanted.map(|(_, _, kind)| *kind),
-        agent: None,
-        tool: None,
-        session: None,
-        cursor: part.cursor,
-        limit: HOLDS,
-    };
-    let found = engine.reads().holds(&who, list).await?;
-    let mut items = Vec::with_capacity(found.items.len());
-    for row in &found.items {
-        match engine.hold(&who, row.id).await {
-            Ok(view) => items.push(waiting::item(&view, engine.clock().now())),
-            Err(EngineError::NotFound) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let kind = wanted.map(|(word, ..)| format!("kind={word}&")).unwrap_or_default();
-    let page = WaitingPage {
-        filters: waiting::filters(wanted.map(|(_, _, kind)| *kind)),
-        items,
-        next: found.next.map(|next| format!("/?{kind}cursor={next}")),
-        agents: waiting::agents(&engine.settings()),
-    };
+    let (engine, now) = (&app.engine, app.engine.clock().now());
+    let found = engine.reads().find_holds(&who, &filters.search(now, HOLDS)?).await?;
+    let counts = engine.reads().pending_counts(&who, COUNTED).await?;
+    let page = waiting::page(&filters, &found, &counts, &engine.settings(), now);
     Ok(PAGES.page(StatusCode::OK, "waiting.html", &Site::of(&who, &token), &page))
+}
+
+/// Which runs are wanted.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunFilters {
+    #[serde(default)]
+    agent: String,
+    #[serde(default)]
+    session: String,
+    #[serde(default)]
+    owner: String,
+    #[serde(default)]
+    state: String,
+    #[serde(default)]
+    cursor: String,
+    #[serde(default)]
+    back: String,
 }
 
 async fn runs(
     State(app): State<App>,
     Extension(who): CallerOf,
     Extension(token): Browser,
-    Args(part): Args<Part>,
+    Args(filters): Args<RunFilters>,
 ) -> Result<Response, Failure> {
-    let list = RunList { agent: None, session: None, cursor: part.cursor, limit: RUNS };
-    let found = app.engine.reads().runs(&who, list).await?;
-    let now = app.engine.clock().now();
+    let reads = app.engine.reads();
+    let invalid = |text: String| Failure::new(StatusCode::BAD_REQUEST, "Invalid filter", &text);
+    let bad = |bad: BadName| invalid(format!("{bad}."));
+    let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    let state = run::state(&filters.state)?;
+    let owner = given(&filters.owner).map(UserId::new).transpose().map_err(bad)?;
+    let cursor = given(&filters.cursor).map(|text| text.parse::<u64>()).transpose();
+    let mut list = RunList {
+        agent: given(&filters.agent).map(AgentName::new).transpose().map_err(bad)?,
+        session: given(&filters.session).map(SessionId::new).transpose().map_err(bad)?,
+        cursor: cursor.map_err(|_| invalid("Invalid cursor; use one that a page gave.".into()))?,
+        limit: RUNS,
+    };
+    let (mut items, now) = (Vec::new(), app.engine.clock().now());
+    // What a store has no index for is looked through, up to a bound; the page says that there is more.
+    for _ in 0..LOOKS {
+        let found = reads.runs(&who, RunList { limit: RUNS - items.len(), ..list.clone() }).await?;
+        for row in &found.items {
+            let facts = &row.run.facts;
+            let is_wanted = state.is_none_or(|state| state.includes(row.phase))
+                && owner.as_ref().is_none_or(|owner| facts.owner == *owner);
+            if is_wanted {
+                let log = reads.log(&who, facts.id, Seq(0)).await.unwrap_or_default();
+                items.push(run::item(row, &log, now));
+            }
+        }
+        list.cursor = found.next;
+        if list.cursor.is_none() || items.len() >= RUNS {
+            break;
+        }
+    }
+    let query = written(&[
+        ("agent", &filters.agent),
+        ("session", &filters.session),
+        ("owner", &filters.owner),
+        ("state", &filters.state),
+    ]);
     let page = RunsPage {
-        runs: found.items.iter().map(|row| run::item(row, now)).collect(),
-        next: found.next.map(|next| format!("/runs?cursor={next}")),
+        runs: items,
+        pager: Pager::of("/runs", &query, (&filters.cursor, &filters.back), list.cursor),
+        agent: filters.agent.clone(),
+        session: filters.session.clone(),
+        owner: filters.owner.clone(),
+        states: run::states(&filters.state),
+        is_filtered: !query.is_empty(),
     };
     Ok(PAGES.page(StatusCode::OK, "runs.html", &Site::of(&who, &token), &page))
 }
@@ -137,18 +204,203 @@ async fn start(
     Ok(see_other(&format!("/runs/{id}")))
 }
 
+/// Which part of a long timeline is wanted.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TimelineArgs {
+    before: Option<u64>,
+}
+
 async fn run(
     State(app): State<App>,
     Extension(who): CallerOf,
     Extension(token): Browser,
     Segment(id): Segment,
+    Args(args): Args<TimelineArgs>,
 ) -> Result<Response, Failure> {
     let id = run_id(&id)?;
-    let snapshot = app.engine.reads().snapshot(&who, id).await?;
-    let view = app.engine.reads().run_view(&snapshot).await?;
+    let reads = app.engine.reads();
+    let snapshot = reads.snapshot(&who, id).await?;
+    let view = reads.run_view(&snapshot).await?;
     let log = snapshot.log().await.map_err(EngineError::from)?;
-    let page = run::page(&view, log, app.engine.clock().now());
+    let now = app.engine.clock().now();
+    let mut below = Vec::new();
+    sub_runs(&app, &who, log, 0, &mut below).await?;
+    let page = run::page(&view, log, &below, args.before, now);
     Ok(PAGES.page(StatusCode::OK, "run.html", &Site::of(&who, &token), &page))
+}
+
+/// The runs that a run started, and theirs, each with its log; those that the caller may not see are left out.
+async fn sub_runs(
+    app: &App,
+    who: &Principal,
+    log: &[Envelope],
+    depth: usize,
+    found: &mut Vec<SubRun>,
+) -> Result<(), Failure> {
+    for id in run::children(log) {
+        if depth >= DEPTH || found.len() >= SUB_RUNS {
+            return Ok(());
+        }
+        let snapshot = match app.engine.reads().snapshot(who, id).await {
+            Ok(snapshot) => snapshot,
+            Err(EngineError::NotFound) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let log = snapshot.log().await.map_err(EngineError::from)?.to_vec();
+        found.push(SubRun { run: snapshot.run().clone(), log: log.clone() });
+        Box::pin(sub_runs(app, who, &log, depth + 1, found)).await?;
+    }
+    Ok(())
+}
+
+/// The timeline as a picture that can be kept.
+async fn timeline(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Segment(id): Segment,
+) -> Result<Response, Failure> {
+    let snapshot = app.engine.reads().snapshot(&who, run_id(&id)?).await?;
+    let log = snapshot.log().await.map_err(EngineError::from)?;
+    let svg = svg::timeline(snapshot.run(), log, app.engine.clock().now());
+    Ok((StatusCode::OK, picture("timeline.svg"), svg).into_response())
+}
+
+/// A picture that this server made. Opened by itself it has its own styles, and nothing else.
+fn picture(name: &str) -> [(header::HeaderName, String); 3] {
+    [
+        (header::CONTENT_TYPE, "image/svg+xml".to_owned()),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; style-src 'unsafe-inline'; sandbox".to_owned(),
+        ),
+        (header::CONTENT_DISPOSITION, format!("inline; filename=\"{name}\"")),
+    ]
+}
+
+async fn history(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Extension(token): Browser,
+    Args(filters): Args<HistoryFilters>,
+) -> Result<Response, Failure> {
+    let found = app.engine.reads().history(&who, &filters.list(HISTORY)?).await?;
+    let page = history::page(&filters, &found.items, found.next, app.engine.clock().now());
+    Ok(PAGES.page(StatusCode::OK, "history.html", &Site::of(&who, &token), &page))
+}
+
+async fn history_csv(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Args(filters): Args<HistoryFilters>,
+) -> Result<Response, Failure> {
+    let (rows, next) = exported(&app, &who, &filters).await?;
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"history.csv\""),
+    ];
+    Ok((headers, history::csv(&rows, next)).into_response())
+}
+
+async fn history_json(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Args(filters): Args<HistoryFilters>,
+) -> Result<Response, Failure> {
+    #[derive(Serialize)]
+    struct History {
+        holds: Vec<ExportedHold>,
+        next_cursor: Option<String>,
+    }
+    let (holds, next) = exported(&app, &who, &filters).await?;
+    let disposition = [(header::CONTENT_DISPOSITION, "attachment; filename=\"history.json\"")];
+    let body = Json(History { holds, next_cursor: next.map(|next| next.to_string()) });
+    Ok((disposition, body).into_response())
+}
+
+/// Everything that the filters leave, up to a bound, and where to go on.
+async fn exported(
+    app: &App,
+    who: &Principal,
+    filters: &HistoryFilters,
+) -> Result<(Vec<ExportedHold>, Option<u64>), Failure> {
+    let mut list = filters.list(EXPORT)?;
+    let mut rows = Vec::new();
+    loop {
+        list.limit = EXPORT - rows.len();
+        let found = app.engine.reads().history(who, &list).await?;
+        rows.extend(found.items.iter().filter_map(history::exported));
+        list.cursor = found.next;
+        if found.next.is_none() || rows.len() >= EXPORT {
+            return Ok((rows, found.next));
+        }
+    }
+}
+
+/// Over which time charts are.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChartArgs {
+    #[serde(default)]
+    over: String,
+}
+
+async fn charts(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Extension(token): Browser,
+    Args(args): Args<ChartArgs>,
+) -> Result<Response, Failure> {
+    let page = charts::page(&figures(&app, &who, &args).await?);
+    Ok(PAGES.page(StatusCode::OK, "charts.html", &Site::of(&who, &token), &page))
+}
+
+async fn charts_json(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Args(args): Args<ChartArgs>,
+) -> Result<Response, Failure> {
+    Ok(Json(figures(&app, &who, &args).await?).into_response())
+}
+
+/// What charts are drawn from: everything that was decided in a time, and what is pending now.
+async fn figures(app: &App, who: &Principal, args: &ChartArgs) -> Result<Figures, Failure> {
+    let (reads, now) = (app.engine.reads(), app.engine.clock().now());
+    let over = charts::span(&args.over)?;
+    let mut list = HistoryList {
+        since: Some(Timestamp(now.0.saturating_sub(over.0))),
+        limit: CHARTED,
+        ..HistoryList::default()
+    };
+    let mut decided = Vec::new();
+    loop {
+        let found = reads.history(who, &list).await?;
+        decided.extend(found.items);
+        list.cursor = found.next;
+        if found.next.is_none() || decided.len() >= CHARTED {
+            break;
+        }
+    }
+    let is_cut = list.cursor.is_some();
+    let mut open = Vec::new();
+    let mut cursor = None;
+    loop {
+        let list = HoldList {
+            kind: None,
+            agent: None,
+            tool: None,
+            session: None,
+            cursor,
+            limit: CHARTED - open.len(),
+        };
+        let found = reads.holds(who, list).await?;
+        open.extend(found.items.iter().map(|row| row.opened_at));
+        cursor = found.next;
+        if cursor.is_none() || open.len() >= CHARTED {
+            break;
+        }
+    }
+    Ok(charts::figures(&args.over, over, now, &decided, &open, is_cut || cursor.is_some()))
 }
 
 async fn cancel(
@@ -161,85 +413,6 @@ async fn cancel(
     let reason = posted.get("reason").filter(|reason| !reason.trim().is_empty());
     app.engine.cancel(&who, id, reason, None).await?;
     Ok(see_other(&format!("/runs/{id}")))
-}
-
-async fn hold(
-    State(app): State<App>,
-    Extension(who): CallerOf,
-    Extension(token): Browser,
-    Segment(id): Segment,
-) -> Result<Response, Failure> {
-    let visitor = Visitor { app: &app, who: &who, token: &token };
-    visitor.hold_page(hold_id(&id)?, None).await
-}
-
-async fn decide(
-    State(app): State<App>,
-    Extension(who): CallerOf,
-    Extension(token): Browser,
-    Segment(id): Segment,
-    posted: PostedForm,
-) -> Result<Response, Failure> {
-    let id = hold_id(&id)?;
-    let visitor = Visitor { app: &app, who: &who, token: &token };
-    let snapshot = app.engine.reads().snapshot(&who, id.run).await?;
-    let view = app.engine.reads().hold_view(&who, &snapshot, id).await?;
-    let decision = match forms::decision(&view, &posted) {
-        Ok(decision) => decision,
-        Err(forms::Mistake(text)) => {
-            let failure = Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid input", &text);
-            return visitor
-                .hold_page(id, Some(FailedDecision { posted: &posted, failure, pointer: None }))
-                .await;
-        }
-    };
-    match app.engine.submit().decide_on(&who, decision.into(), &snapshot).await {
-        Ok(accepted) => {
-            app.engine.reads().settled(&who, id.run, accepted.rest, SETTLE).await?;
-            Ok(see_other(&format!("/approve/{id}")))
-        }
-        Err(EngineError::NotFound) => Err(Failure::not_found()),
-        Err(error) => {
-            let pointer = match &error {
-                EngineError::BreaksSchema(broken) => Some(broken.pointer.clone()),
-                EngineError::Refused(_)
-                | EngineError::Store(_)
-                | EngineError::NoSuchAgent { .. }
-                | EngineError::KeyReused { .. }
-                | EngineError::SessionClosed { .. }
-                | EngineError::MissingScope(_)
-                | EngineError::NotFound => None,
-            };
-            let tried =
-                FailedDecision { posted: &posted, failure: error.into(), pointer: pointer.as_deref() };
-            visitor.hold_page(id, Some(tried)).await
-        }
-    }
-}
-
-/// Somebody who looks at pages.
-struct Visitor<'a> {
-    app: &'a App,
-    who: &'a Principal,
-    token: &'a Token,
-}
-
-impl Visitor<'_> {
-    /// The page of a hold as it is now; after a decision that did not count, with what was wrong.
-    async fn hold_page(&self, id: HoldId, tried: Option<FailedDecision<'_>>) -> Result<Response, Failure> {
-        let Visitor { app, who, token } = self;
-        let snapshot = app.engine.reads().snapshot(who, id.run).await?;
-        let view = app.engine.reads().hold_view(who, &snapshot, id).await?;
-        let receipt = match view.row.closed {
-            Some(_) => Some(app.engine.reads().receipt_in(&snapshot, id).await?),
-            None => None,
-        };
-        let now = app.engine.clock().now();
-        let shown = HoldPageParts { run: snapshot.run(), view: &view, receipt: receipt.as_ref(), now };
-        let status = tried.as_ref().map_or(StatusCode::OK, |tried| tried.failure.status);
-        let page = hold::page(&shown, tried.as_ref());
-        Ok(PAGES.page(status, "hold.html", &Site::of(who, token), &page))
-    }
 }
 
 /// Post, redirect, get.

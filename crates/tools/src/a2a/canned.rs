@@ -63,7 +63,7 @@ struct Envelope {
     error: Option<Box<RawValue>>,
 }
 
-/// What the client says no with. Of a refusal it keeps the words alone, so the code is that of the answer.
+/// How the client refuses. Of a refusal it keeps the words alone, so the code is that of the answer.
 fn error(no: &SendError, payload: &str) -> Value {
     let said = serde_json::from_str::<Envelope>(payload).ok().and_then(|read| read.error);
     let code = said.and_then(|said| serde_json::from_str::<Value>(said.get()).ok()?.get("code").cloned());

@@ -16,7 +16,7 @@ pub const UNREADABLE: &str = "command:unreadable";
 /// A program or command of `denied_commands`.
 pub const DENIED: &str = "command:denied";
 /// Not in `allowed_commands`.
-pub const NOT_LISTED: &str = "command:not_listed";
+pub use standfast_engine::policy::NOT_LISTED;
 /// A program that runs whatever its arguments say.
 pub const RUNS_OTHERS: &str = "command:runs_others";
 /// An argument that lets a listed program do more than it usually does.
@@ -33,6 +33,15 @@ pub const LEAVES_DIRECTORY: &str = "command:leaves_directory";
 
 /// What the options say of a call with these arguments.
 pub(super) fn judge(options: &CommandOptions, arguments: &str) -> Judgement {
+    judge_as(options, arguments, |words| listed(options, words))
+}
+
+/// The same for a command whose first words a rule of the policy lists: what its arguments may do is looked at all the same.
+pub(super) fn judge_listed(options: &CommandOptions, arguments: &str) -> Judgement {
+    judge_as(options, arguments, |_| ListMatch::Begins)
+}
+
+fn judge_as(options: &CommandOptions, arguments: &str, listed: impl Fn(&[String]) -> ListMatch) -> Judgement {
     let words = match argv(arguments) {
         Ok(words) => words,
         Err(bad) => return forbid(UNREADABLE, format!("not executed: {bad}")),
@@ -66,7 +75,7 @@ pub(super) fn judge(options: &CommandOptions, arguments: &str) -> Judgement {
     let known = authority::known(&words);
     let in_repository = matches!(&known, Lookup::Usual { program, .. } if program.repository);
     let suspicious = if in_repository { git::suspicious(&directory, options.confinement) } else { None };
-    match listed(options, &words) {
+    match listed(&words) {
         // Whoever listed it meant these words, not what somebody has made of the repository since.
         ListMatch::Exactly if suspicious.is_none() => return Judgement::Allow,
         ListMatch::Exactly | ListMatch::Begins => {}

@@ -1,7 +1,7 @@
 //! What people should know before they let a command run: that the sandbox will not let it do what it says.
 //!
 //! A path that it names outside of what commands can change is the one such thing that can be seen in its words. It is
-//! shown on the hold and in the approval text; what a refusal comes to afterwards is `sandbox/refusal.rs`.
+//! shown on the hold and in the approval text; what follows from a refusal is `sandbox/refusal.rs`.
 
 use std::path::PathBuf;
 

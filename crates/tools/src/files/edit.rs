@@ -30,19 +30,27 @@ pub(super) fn run(at: &Workspace, limits: &FileLimits, asked: &Arguments) -> Res
     }
     at.checked(&asked.path, Intent::Change).map_err(|why| refused(why.to_string()))?;
     let text = at.read(&asked.path, limits.file_bytes).map_err(|why| refused(why.to_string()))?;
+    let (changed, count) = changed(&text, asked, limits).map_err(refused)?;
+    at.write(&asked.path, &changed).map_err(|why| refused(why.to_string()))?;
+    Ok(Body::text(format!("replaced {count} in {}", asked.path)))
+}
+
+/// The text as the edit leaves it, and how many places it changes.
+pub(super) fn changed(text: &str, asked: &Arguments, limits: &FileLimits) -> Result<(String, usize), String> {
+    if asked.old.is_empty() {
+        return Err("old is empty".into());
+    }
     let count = text.matches(&asked.old).count();
     match count {
-        0 => return Err(refused(format!("{:?} does not have the text", asked.path))),
+        0 => return Err(format!("{:?} does not have the text", asked.path)),
         2.. if !asked.all => {
-            let why = format!("{:?} has the text {count} times; give more of it, or say all", asked.path);
-            return Err(refused(why));
+            return Err(format!("{:?} has the text {count} times; give more of it, or say all", asked.path));
         }
         _ => {}
     }
     let changed = text.replace(&asked.old, &asked.new);
     if u64::try_from(changed.len()).is_ok_and(|size| size > limits.file_bytes) {
-        return Err(refused(format!("it would have {} bytes; at most {}", changed.len(), limits.file_bytes)));
+        return Err(format!("it would have {} bytes; at most {}", changed.len(), limits.file_bytes));
     }
-    at.write(&asked.path, &changed).map_err(|why| refused(why.to_string()))?;
-    Ok(Body::text(format!("replaced {count} in {}", asked.path)))
+    Ok((changed, count))
 }

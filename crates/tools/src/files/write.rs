@@ -16,7 +16,7 @@ pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type"
 #[serde(deny_unknown_fields)]
 pub(super) struct Arguments {
     pub(super) path: String,
-    content: String,
+    pub(super) content: String,
 }
 
 pub(super) fn run(at: &Workspace, limits: &FileLimits, asked: &Arguments) -> Result<Body, String> {

@@ -6,6 +6,7 @@
 use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
 use standfast_core::message::Replay;
+use standfast_engine::tool::preview::Risk;
 
 /// The longest description that is taken.
 const DESCRIPTION_BYTES: usize = 16 * 1024;
@@ -83,6 +84,18 @@ impl Offer {
             (Some(asks), _) => asks,
             (None, Some(true)) => true,
             (None, Some(false) | None) => terms.all_ask.unwrap_or(hints.read_only != Some(true)),
+        }
+    }
+
+    /// What its server says of the harm that it can do; where it says nothing, nothing is known.
+    #[must_use]
+    pub fn risk(&self, terms: &Terms) -> Option<Risk> {
+        let hints = self.hints(terms);
+        match (hints.read_only, hints.destructive) {
+            (Some(true), _) => Some(Risk::ReadOnly),
+            (_, Some(true)) => Some(Risk::Destructive),
+            (_, Some(false)) => Some(Risk::Reversible),
+            (_, None) => None,
         }
     }
 

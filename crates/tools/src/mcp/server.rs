@@ -356,7 +356,7 @@ impl McpServer {
                 let why = format!("{}: no answer within {} s", self.told(), patience.as_secs_f32());
                 return Err(Trouble::Lost(why));
             }
-            None => return Err(Trouble::Lost(format!("{}: the call was let go of", self.told()))),
+            None => return Err(Trouble::Lost(format!("{}: the call was abandoned", self.told()))),
         };
         let connection = self.connection.lock().await.clone();
         let trouble = |error| match &connection {

@@ -1,4 +1,4 @@
-//! Rule: what a page links to is there: the file, and the heading on it.
+//! Rule: what a page links to is there: the file, and the heading on it. So is a file that it names as code.
 //!
 //! Looks at the Markdown as it is read in the repository. The guide as readers get it, with what mdBook makes of these
 //! links, is checked in `book.rs`.
@@ -7,13 +7,20 @@ use super::markdown::{PageLine, Place, heading_ids, page_lines, without_code_spa
 use super::repository::{Repository, SourceFile};
 use super::violation::Violation;
 
+/// Where files are that pages name by their whole path.
+const NAMED_FOLDERS: [&str; 3] = ["crates/", "docs/", "examples/"];
+
 pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
     let pages = repository.files().iter().filter(|file| is_page(&file.path));
     pages
         .flat_map(|file| {
             page_lines(&file.text)
                 .iter()
-                .flat_map(|line| dead_links(repository, file, line))
+                .flat_map(|line| {
+                    let mut found = dead_links(repository, file, line);
+                    found.extend(missing_files(repository, file, line));
+                    found
+                })
                 .collect::<Vec<_>>()
         })
         .collect()
@@ -31,6 +38,27 @@ fn dead_links(repository: &Repository, file: &SourceFile, line: &PageLine<'_>) -
     let prose = without_code_spans(line.text);
     let targets = prose.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
     targets.filter_map(|target| dead_link(repository, file, line.number, target)).collect()
+}
+
+/// Files of the repository that are named as code, by their whole path, and are not there.
+fn missing_files(repository: &Repository, file: &SourceFile, line: &PageLine<'_>) -> Vec<Violation> {
+    if line.place != Place::Prose {
+        return Vec::new();
+    }
+    let is_path = |span: &&str| {
+        let is_ours = NAMED_FOLDERS.iter().any(|folder| span.starts_with(folder));
+        is_ours && span.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c))
+    };
+    let missing = |path: &&str| !repository.has_file_or_folder(path.trim_end_matches('/'));
+    let spans = line.text.split('`').skip(1).step_by(2);
+    spans
+        .filter(is_path)
+        .filter(missing)
+        .map(|path| {
+            let problem = format!("there is no `{path}`");
+            Violation::new(&file.path, line.number, problem, "name it as it is called now, or remove it")
+        })
+        .collect()
 }
 
 fn dead_link(repository: &Repository, file: &SourceFile, line: usize, target: &str) -> Option<Violation> {
@@ -105,6 +133,13 @@ mod tests {
         let expected = ["2: the link to `no.png` leads nowhere", "2: the link to `../../k` leads nowhere"];
         assert_eq!(found("docs/a.md", page), expected);
         assert!(found("README.md", "[a](CHANGELOG.md) [b](/docs/guide) [c](.)").is_empty());
+    }
+
+    #[test]
+    fn files_that_are_named_are_there() {
+        let page =
+            "`docs/guide/start.md` `docs/guide/` `crates/{name}/src` `docs/gone.md`\n```\n`docs/no.md`\n```";
+        assert_eq!(found("docs/a.md", page), ["1: there is no `docs/gone.md`"]);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod requirements;
 mod rules;
 mod rust_paths;
 mod rust_tokens;
+mod script_budget;
 mod type_methods;
 mod type_names;
 mod use_edges;

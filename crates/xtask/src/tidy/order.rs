@@ -73,15 +73,7 @@ const PRODUCT: &[&str] = &["core", "policy", "store", "models", "tools", "surfac
 pub(crate) const FOR_TESTS_ONLY: &[&str] = &["crates/core/src/testing", "crates/store/src/conformance"];
 
 /// Modules that may use each other: types of one vocabulary, each in a file of its own.
-const VOCABULARIES: &[(&str, &[&str])] = &[
-    ("modules of crates/core/src", &["body", "digest", "id", "message", "policy"]),
-    ("modules of crates/store/src", &["batch", "query"]),
-    // A provider is asked in its dialect, and a dialect is asked for by its provider's name.
-    (
-        "modules of crates/models/src",
-        &["anthropic", "gemini", "ollama", "openai_chat", "openai_responses", "provider"],
-    ),
-];
+const VOCABULARIES: &[(&str, &[&str])] = &[("modules of crates/core/src", &["hold", "message", "policy"])];
 
 /// The drawing in the documentation.
 const DRAWING: &str = "docs/images/architecture.svg";

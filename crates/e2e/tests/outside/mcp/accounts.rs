@@ -90,7 +90,7 @@ fn a_client_that_was_registered_by_hand() {
     keeps(&folder, own, &told, &[SECRET]);
 }
 
-/// A server that reads documents about clients is told of ours by its address, and nobody is registered.
+/// A server that reads documents about clients learns of ours by its address, and nobody is registered.
 #[test]
 fn a_client_that_a_document_describes() {
     let (port, own) = (standfast_testkit::free_port(), standfast_testkit::free_port());

@@ -184,7 +184,7 @@ pub(crate) fn keeps_tokens(folder: &Path, tokens: &[String]) {
     }
 }
 
-/// A token that is not taken any more is renewed by itself. When that is over too, the call waits for another login, and
+/// A token that is not taken any more is renewed by itself. When that has expired too, the call waits for another login, and
 /// is made once after it, also by a server that was started in between.
 #[test]
 fn a_login_that_has_ended_is_asked_for_again() {

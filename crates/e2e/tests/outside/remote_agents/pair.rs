@@ -188,7 +188,7 @@ fn a_cancel_reaches_the_other_server_although_both_die() {
     assert_eq!(remote.paid(), None);
 }
 
-/// Whenever this server is killed, the other one is asked to begin at most once, and the run comes to its end without
+/// Whenever this server is killed, the other one is asked to begin at most once, and the run ends without
 /// a person having to find out what happened: this remote agent's card promises that a repeat is none.
 #[test]
 fn killed_again_and_again_the_work_is_begun_once() {

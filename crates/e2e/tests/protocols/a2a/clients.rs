@@ -126,7 +126,7 @@ fn the_python_client_checks_the_signature_of_a_card() {
     drive_against(server, none, client, "signed.py", &public);
 }
 
-/// Every beginning of a message that the conformance kits use, with the client that they are made with.
+/// S3-1: every beginning of a message that the conformance kits use, with the client that they are made with.
 fn drive_kit(binding: &str) {
     let folder = tempfile::tempdir().unwrap();
     let server = crate::a2a::conformance::serve(folder.path());
@@ -199,7 +199,7 @@ fn the_javascript_client_over_grpc() {
     drive(Command::new("node"), "official.mjs", "GRPC");
 }
 
-/// C3: clients of 0.3 work as they did before, and are pushed to in their own words.
+/// S3-1, C3: clients of 0.3 work as they did before, and are pushed to in their own words.
 #[test]
 fn the_python_client_of_0_3_over_json_rpc() {
     drive_older(python("a2a-clients-v03"), "v03/older.py", "JSONRPC");

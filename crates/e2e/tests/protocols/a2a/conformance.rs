@@ -132,7 +132,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// One row for every beginning, chosen by the id of the message as the TCK does it, and by its words as ACTS does it. A
+/// S3-1: one row for every beginning, chosen by the id of the message as the TCK does it, and by its words as ACTS does it. A
 /// blocking send waits until nothing more happens by itself.
 #[tokio::test]
 async fn every_beginning_on_every_binding() {

@@ -313,7 +313,7 @@ async fn a_race_with_somebody_else_never_breaks_a_loop() {
     let folder = tempfile::tempdir().unwrap();
     let server = assistant(folder.path());
     let mut won = 0;
-    for round in 0..200 {
+    for round in 0..standfast_testkit::rounds(200) {
         let began = server.ask("POST", "/v1/agents/assistant/message:send", &[], BEGIN.as_bytes()).await;
         let task = &began.body["task"];
         let hold = task["status"]["message"]["parts"][1]["data"]["hold_id"].as_str().unwrap();

@@ -167,8 +167,8 @@ impl Loop {
     }
 }
 
-/// Agents that write files: `one` at a time, `two` in one reply, `hasty` who waits five seconds for decisions, and
-/// `asking`, who asks a question.
+/// Agents that write files: `one` at a time, `two` in one reply, `hasty` who waits five seconds for decisions, `mixed` who does so
+/// for one of two, and `asking`, who asks a question.
 struct World {
     folder: TempDir,
     server: Server,
@@ -184,6 +184,14 @@ fn world() -> World {
         ("one", format!("replies:\n- calls: [{}]\n- calls: [{}]\n{done}", write("a"), write("b"))),
         ("two", format!("replies:\n- calls: [{}, {}]\n{done}", write("a"), write("b"))),
         (
+            "mixed",
+            format!(
+                "replies:\n- calls: [{}, {}]\n{done}",
+                write("a").replace("write_file", "write_soon"),
+                write("b")
+            ),
+        ),
+        (
             "asking",
             format!(
                 "replies:\n- calls: [{{tool: suspend-for-input, arguments: '{{\"reason\": \"colour\", \"question\": \"Which colour?\"}}'}}]\n{done}"
@@ -195,18 +203,20 @@ fn world() -> World {
     }
     let agent = |name: &str, llm: &str, task: &str| {
         format!(
-            "  {name}: {{llm: {llm}, tools: [write_file, suspend-for-input], session_store: db, task: {task}}}\n"
+            "  {name}: {{llm: {llm}, tools: [write_file, write_soon, suspend-for-input], session_store: db, task: {task}}}\n"
         )
     };
     let config = format!(
-        "llms: {{one: {{type: scripted, script: one.yaml}}, two: {{type: scripted, script: two.yaml}}, asking: {{type: scripted, script: asking.yaml}}}}\n\
+        "llms: {{one: {{type: scripted, script: one.yaml}}, two: {{type: scripted, script: two.yaml}}, asking: {{type: scripted, script: asking.yaml}}, mixed: {{type: scripted, script: mixed.yaml}}}}\n\
+         tools: {{write_soon: {{type: write_file, input_timeout: 5, on_timeout: deny}}}}\n\
          session_stores: {{db: {{backend: sql, sql: {{driver: sqlite, database: ./runs.db}}}}}}\n\
-         agents:\n{}{}{}{}{}",
+         agents:\n{}{}{}{}{}{}",
         agent("one", "one", "{}"),
         agent("two", "two", "{}"),
         agent("asking", "asking", "{}"),
         agent("hasty", "two", "{input_timeout: 5, hitl: {on_timeout: deny}}"),
         agent("strict", "one", "{input_timeout: 5}"),
+        agent("mixed", "mixed", "{}"),
     );
     let server = configured(folder.path(), &config);
     World { folder, server }
@@ -261,7 +271,8 @@ impl World {
     }
 }
 
-/// S3-18, S3-20, S3-21 … S3-23: what every printed loop must get through, in the words of the page it is on.
+/// What every printed loop must get through, in the words of the page it is on: one call after the other, several in a reply,
+/// words that are no decision, other arguments, a question.
 async fn gets_through(printed: PrintedLoop) {
     let world = world();
     // One call after the other; what is no decision is asked again.
@@ -321,8 +332,8 @@ impl Loop {
     }
 }
 
-/// S3-20, C7, C26: a hold that timed out, and one that somebody else decided, never leave a loop stuck: it is shown the task
-/// as it is now, and decides nothing that it was not shown.
+/// A hold that timed out, alone or with all others, and one that somebody else decided, never leave a loop stuck: it is shown the
+/// task as it is now, and decides nothing that it was not shown.
 async fn is_never_stuck(printed: PrintedLoop) {
     let world = world();
     // Somebody else decides what it was shown; the next question is another one.
@@ -368,6 +379,21 @@ async fn is_never_stuck(printed: PrintedLoop) {
     assert_eq!(run.end(), "TASK_STATE_COMPLETED\nAll done.\n", "{printed:?}");
     assert_eq!(world.written(), "ab", "{printed:?}");
 
+    // One of two times out while both are asked, and the other is asked about still.
+    let mut run = world.start(printed, "mixed");
+    run.question();
+    world.until_holds(1).await;
+    run.types("approve");
+    if !printed.is_dialect() {
+        run.question();
+        run.types("approve");
+    }
+    let next = run.question();
+    assert!(next.contains("b.txt") && !next.contains("a.txt"), "{printed:?}: {next}");
+    run.types("approve");
+    assert_eq!(run.end(), "TASK_STATE_COMPLETED\nAll done.\n", "{printed:?}");
+    assert_eq!(world.written(), "b", "{printed:?}: what timed out never runs");
+
     // Both time out, and the task goes on without them.
     let mut run = world.start(printed, "hasty");
     run.question();
@@ -409,7 +435,7 @@ impl World {
     }
 }
 
-/// S3-18, S3-20, S3-23: the word alone is no modification: the task still waits, and the answer says so.
+/// The word alone is no modification: the task still waits, and the answer says so.
 async fn modify_alone_is_asked_again(printed: PrintedLoop) {
     let world = world();
     let mut run = world.start(printed, "one");
@@ -426,43 +452,55 @@ async fn modify_alone_is_asked_again(printed: PrintedLoop) {
     assert_eq!(world.written(), "ab", "{printed:?}");
 }
 
+/// S3-18, S3-20, S3-21, S3-22, S3-23: the loop of docs/hector.md in Python, as it is printed, ends with one call after the other, with several in a
+/// reply, after words that are no decision and after arguments that cannot be read; what was approved is on disk, what was not is not.
 #[tokio::test]
 async fn the_printed_python_loop_of_the_dialect_gets_through() {
     gets_through(PrintedLoop::DialectPython).await;
 }
 
+/// S3-18, S3-20, S3-23, C7, C26: the loop of docs/hector.md in Python, as it is printed, ends when a hold times out, alone or with all others,
+/// when somebody else decides, and after `modify` without arguments, and never decides what it was not shown.
 #[tokio::test]
 async fn the_printed_python_loop_of_the_dialect_is_never_stuck() {
     is_never_stuck(PrintedLoop::DialectPython).await;
     modify_alone_is_asked_again(PrintedLoop::DialectPython).await;
 }
 
+/// S3-18, S3-20, S3-21, S3-22, S3-23: the loop of docs/hector.md in TypeScript, as it is printed, ends with one call after the other, with several in a
+/// reply, after words that are no decision and after arguments that cannot be read; what was approved is on disk, what was not is not.
 #[tokio::test]
 async fn the_printed_typescript_loop_of_the_dialect_gets_through() {
     gets_through(PrintedLoop::DialectTypescript).await;
 }
 
+/// S3-18, S3-20, S3-23, C7, C26: the loop of docs/hector.md in TypeScript, as it is printed, ends when a hold times out, alone or with all others,
+/// when somebody else decides, and after `modify` without arguments, and never decides what it was not shown.
 #[tokio::test]
 async fn the_printed_typescript_loop_of_the_dialect_is_never_stuck() {
     is_never_stuck(PrintedLoop::DialectTypescript).await;
     modify_alone_is_asked_again(PrintedLoop::DialectTypescript).await;
 }
 
+/// S3-20, S3-21, S3-22, S3-23: the same with the loop of docs/a2a-approvals.md in Python, which is shown several calls together.
 #[tokio::test]
 async fn the_printed_python_loop_gets_through() {
     gets_through(PrintedLoop::Python).await;
 }
 
+/// S3-20, C7, C26: the loop of docs/a2a-approvals.md in Python ends too when holds time out or somebody else decides.
 #[tokio::test]
 async fn the_printed_python_loop_is_never_stuck() {
     is_never_stuck(PrintedLoop::Python).await;
 }
 
+/// S3-20, S3-21, S3-22, S3-23: the same with the loop of docs/a2a-approvals.md in TypeScript, which is shown several calls together.
 #[tokio::test]
 async fn the_printed_typescript_loop_gets_through() {
     gets_through(PrintedLoop::Typescript).await;
 }
 
+/// S3-20, C7, C26: the loop of docs/a2a-approvals.md in TypeScript ends too when holds time out or somebody else decides.
 #[tokio::test]
 async fn the_printed_typescript_loop_is_never_stuck() {
     is_never_stuck(PrintedLoop::Typescript).await;
@@ -477,8 +515,9 @@ fn shell(block: &str, server: &Server, task: &str) -> Command {
     command
 }
 
-/// S3-10, S3-16, S3-17, S3-18, S3-24, S3-25, S3-30: the page's configuration, with a scripted model in the place of OpenAI's, and its
-/// requests, as they are printed: begin, subscribe, decide, cancel; the stream has the events that the page shows.
+/// S3-10, S3-16, S3-17, S3-18, S3-21, S3-24, S3-25, S3-30: the page's configuration, with a scripted model in the place of OpenAI's, and
+/// its requests, as they are printed: begin, subscribe, decide, cancel; the stream has the events that the page shows, and the
+/// command that is approved has its effect on disk, without a warning.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_requests_of_the_page_work_as_they_are_printed() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hector.md");
@@ -486,10 +525,19 @@ async fn the_requests_of_the_page_work_as_they_are_printed() {
     let blocks: Vec<&str> =
         page.split("\n```sh\n").skip(1).map(|rest| rest.split_once("\n```").unwrap().0).collect();
     let [begin, approve, cancel, subscribe, _example] = blocks.as_slice() else { panic!("{blocks:?}") };
-    let folder = tempfile::tempdir().unwrap();
-    let script =
-        "replies:\n- calls: [{tool: execute_command, arguments: {command: ls}}]\n- text: All done.\n";
-    std::fs::write(folder.path().join("script.yaml"), script).unwrap();
+    // The server lives outside of what the page lets commands change.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let temporary = tempfile::Builder::new().prefix("standfast-page-").tempdir_in("/tmp").unwrap();
+    let old = temporary.path().join("old-files");
+    std::fs::create_dir(&old).unwrap();
+    let command = page
+        .lines()
+        .find_map(|line| line.strip_prefix("Input: "))
+        .unwrap()
+        .replace("/tmp/old-files", old.to_str().unwrap());
+    let script = json!({"replies": [
+        {"calls": [{"tool": "execute_command", "arguments": json!({"command": command}).to_string()}]}, {"text": "All done."}]});
+    std::fs::write(folder.path().join("script.yaml"), script.to_string()).unwrap();
     let config = block(&page, "yaml");
     let model = r#"{type: openai, model: gpt-4o, api_key: "${OPENAI_API_KEY}"}"#;
     assert!(config.contains(model), "{config}");
@@ -499,12 +547,15 @@ async fn the_requests_of_the_page_work_as_they_are_printed() {
     };
     let began = answer(begin, "");
     assert_eq!(began["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{began}");
-    assert_eq!(began["task"]["status"]["message"]["parts"][0]["text"], "Execute command: ls?");
+    let asked = format!("Execute command: rm -rf {}?", old.display());
+    assert_eq!(began["task"]["status"]["message"]["parts"][0]["text"], asked.as_str());
+    assert!(old.exists(), "nothing happens before the approval");
     let id = began["task"]["id"].as_str().unwrap();
     let following = shell(subscribe, &server, id).spawn().unwrap();
     let done = answer(approve, id);
     assert_eq!(done["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{done}");
     assert_eq!(done["task"]["status"]["message"]["parts"][0]["text"], "All done.");
+    assert!(!old.exists(), "the printed command has its effect");
     let heard = String::from_utf8(following.wait_with_output().unwrap().stdout).unwrap();
     for frame in heard.split("\n\n").filter(|frame| frame.contains("data:")) {
         assert!(frame.starts_with("event: status_update\ndata: {\"taskId\":\""), "{heard}");

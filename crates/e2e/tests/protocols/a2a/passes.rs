@@ -158,7 +158,7 @@ async fn the_product_has_nothing_of_it() {
     );
 }
 
-/// The pass of 0.3: the card is one that both versions read, and whatever chooses nothing asks, so that the kit finds tasks that it
+/// S3-1: the pass of 0.3: the card is one that both versions read, and whatever chooses nothing asks, so that the kit finds tasks that it
 /// can continue and cancel.
 #[tokio::test]
 async fn the_pass_of_0_3_has_the_hybrid_card_and_asks() {
@@ -191,7 +191,7 @@ async fn the_pass_of_0_3_has_the_hybrid_card_and_asks() {
     assert_eq!(unknown.headers["www-authenticate"], "Bearer");
 }
 
-/// ACTS, section 10: `tck-client-parse` feeds a payload to this server's own client over a canned transport, and the one data
+/// S3-1: ACTS, section 10: `tck-client-parse` feeds a payload to this server's own client over a canned transport, and the one data
 /// artifact is what the client made of it; the shipped settings let the kits be called back by either name of this machine.
 #[tokio::test]
 async fn payloads_are_parsed_by_the_client() {

@@ -334,7 +334,7 @@ async fn what_is_not_offered_is_refused() {
     assert_eq!(everything.body["totalSize"], 1, "nothing was begun");
 }
 
-/// T11: a receiver whose name leads nowhere yet is kept, and looked at again at each sending; one whose name leads to this
+/// S3-1, T11: a receiver whose name leads nowhere yet is kept, and looked at again at each sending; one whose name leads to this
 /// machine is refused, and so is one that nobody could be told safely.
 #[tokio::test]
 async fn receivers_may_not_resolve_yet() {

@@ -397,7 +397,7 @@ const SLOW: &str = "
 replies:
 - calls: [{tool: write_file, arguments: {path: a.txt, content: A}}]
 - calls: [{tool: write_file, arguments: {path: b.txt, content: B}}]
-  delay: 2s
+  delay: 4s
 - calls: [{tool: write_file, arguments: {path: c.txt, content: C}}]
 - text: done
 ";
@@ -589,7 +589,7 @@ async fn what_one_caller_was_shown_is_not_what_another_was() {
     let folder = folder(SCRIPT, "driver: sqlite, database: ./runs.db", ", auth: {api_keys: true}");
     let config = folder.path().join("standfast.yaml");
     let text = std::fs::read_to_string(&config).unwrap();
-    std::fs::write(&config, text.replace("task: {}", "task: {}, approvers: [bob]")).unwrap();
+    std::fs::write(&config, text.replace("task: {}", "task: {}, approvers: [owner, bob]")).unwrap();
     let key = |user: &str| {
         let mut command = standfast_testkit::standfast();
         command.args(["keys", "create", "--user", user, "--config"]).arg(&config);

@@ -67,8 +67,9 @@ pub(crate) fn configured_again(server: Server, folder: &Path) -> Server {
 }
 
 fn start(command: &mut Command) -> Server {
+    // A port that is still free when the server is killed and started again at its address.
     if !command.get_args().any(|argument| argument == "--listen") {
-        command.args(["--listen", "127.0.0.1:0"]);
+        command.args(["--listen", &format!("127.0.0.1:{}", standfast_testkit::free_port())]);
     }
     command.env("RUST_LOG", "warn");
     Server {

@@ -282,12 +282,12 @@ async fn only_a_key_makes_a_repeat_safe() {
     assert_eq!(id(&first), id(&send(None, body).await));
 }
 
-/// S0-39, C11: a decision that does not wait (`blocking: false`) is answered at once with the task at work; the run goes on in
-/// the background.
+/// S0-39, S0-41, C11, C33: a decision that does not wait is answered at once with the task at work, in 1.0 (`returnImmediately`), in 0.3 and
+/// in the older dialect (`blocking: false`); the run goes on in the background to its end.
 #[tokio::test]
 async fn a_resume_that_does_not_wait_is_answered_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let script = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"sleep 2\"}'\n- text: done\n";
+    let script = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"sleep 5\"}'\n- text: done\n";
     std::fs::write(folder.path().join("slow.yaml"), script).unwrap();
     let config = "llms: {slow: {type: scripted, script: slow.yaml}}
 tools: {execute_command: {allowed_commands: [sleep], requires_approval: true}}
@@ -299,8 +299,23 @@ agents: {one: {llm: slow, tools: [execute_command], task: {}}}\n";
     let body = json!({"message": decision, "configuration": {"returnImmediately": true}});
     let answer = server.post("/message:send", &body).await;
     assert_eq!(state(&answer.body["task"]), "TASK_STATE_WORKING", "{answer:?}");
-    let done = server.until("one", task["id"].as_str().unwrap(), "TASK_STATE_COMPLETED").await;
-    assert_eq!(done["status"]["message"]["parts"][0]["text"], "done");
+    // In the dialect `blocking: false` waits two seconds at most (C33), in 0.3 not at all.
+    let dialect = server.send("one", &says("go")).await;
+    let request = json!({"role": "user", "taskId": dialect["id"],
+        "parts": [{"text": "approve"}, {"data": {"decision": "approve", "hold_id": dialect["status"]["message"]["parts"][1]["data"]["hold_id"]}}]});
+    let body = json!({"request": request, "configuration": {"blocking": false}});
+    let answer = server.ask("POST", "/v1/agents/one/message:send", &[], body.to_string().as_bytes()).await;
+    assert_eq!(state(&answer.body["task"]), "TASK_STATE_WORKING", "{answer:?}");
+    let older = server.send("one", &says("go")).await;
+    let message = json!({"kind": "message", "messageId": "older", "role": "user", "taskId": older["id"],
+        "parts": [{"kind": "data", "data": {"decision": "approve", "hold_id": older["status"]["message"]["parts"][1]["data"]["hold_id"]}}]});
+    let params = json!({"message": message, "configuration": {"blocking": false}});
+    let answer = server.rpc("one", "message/send", params).await;
+    assert_eq!(answer.body["result"]["status"]["state"], "working", "{answer:?}");
+    for task in [&task, &dialect, &older] {
+        let done = server.until("one", task["id"].as_str().unwrap(), "TASK_STATE_COMPLETED").await;
+        assert_eq!(done["status"]["message"]["parts"][0]["text"], "done");
+    }
 }
 
 /// S0-44, C26: what a message that decides says, and its parts, ids and metadata, stand in the history beside the decision, for

@@ -465,7 +465,7 @@ async fn receivers_are_set_listed_and_deleted_by_0_3() {
     assert_eq!(asks("list", json!({"id": id})).await, json!([]));
 }
 
-/// What 0.3 says differently: a task that is not there is told by the first words, and cancelling twice is a mistake; in 1.0
+/// S3-1, S3-24: what 0.3 says differently: a task that is not there is told by the first words, and cancelling twice is a mistake; in 1.0
 /// the second changes nothing.
 #[tokio::test]
 async fn what_0_3_says_of_tasks_that_are_gone_or_cancelled() {
@@ -502,7 +502,7 @@ async fn what_0_3_says_of_tasks_that_are_gone_or_cancelled() {
     }
 }
 
-/// Whoever is not known is told by HTTP, as clients of 0.3 expect it: 401, with how to say who you are.
+/// S3-1: whoever is not known is told by HTTP, as clients of 0.3 expect it: 401, with how to say who you are.
 #[tokio::test]
 async fn callers_of_0_3_who_are_not_known_get_401() {
     let data = tempfile::tempdir().unwrap();

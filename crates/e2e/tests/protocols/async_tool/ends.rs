@@ -63,7 +63,7 @@ async fn what_expired_while_nobody_looked_is_found_at_the_start() {
     let third = serve(folder.path());
     let now = third.get("/async-tool/session/s-2/status").await;
     assert_eq!((&now["type"], &now["pendingID"]), (&"waiting_async".into(), &id.as_str().into()), "S2-33");
-    let found = until("what waits is counted", async || {
+    let found = until("pending calls are counted", async || {
         let found = third.get("/async-tool/recovery/status").await;
         (found["waiting"] == 1).then_some(found)
     })

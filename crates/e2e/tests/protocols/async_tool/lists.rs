@@ -133,7 +133,7 @@ async fn listen(server: &Server, from: Option<&str>, until: &str) -> (String, St
 }
 
 /// S2-28, S2-29: the stream has a cursor: a reader that was away, while the call ended and the server was killed, comes back
-/// with the last id that it heard and is told the end; without it only what waits is told.
+/// with the last id that it heard and gets the end; without it only pending calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_was_away_goes_on_where_it_was() {
     let outside = Outside::answering(json!({})).await;
@@ -154,7 +154,7 @@ async fn a_reader_that_was_away_goes_on_where_it_was() {
     assert!(heard.contains(text(&result()["output"])), "{heard}");
     assert!(again.parse::<u64>().unwrap() >= last.parse::<u64>().unwrap());
     let (_, heard) = listen(&server, None, "waiting_async").await;
-    assert!(!heard.contains("completed"), "what waits: {heard}");
+    assert!(!heard.contains("completed"), "pending calls only: {heard}");
     let bad = server
         .request(reqwest::Method::GET, "/async-tool/events", &[("last-event-id", "x".into())], None)
         .await;

@@ -73,7 +73,8 @@ fn export(folder: &Path, files: &Path) -> Value {
     serde_json::from_str(said.trim().lines().last().unwrap()).unwrap()
 }
 
-/// C9: with `mirror` a server keeps the same files itself, as things happen and from the log at its start.
+/// C9: with `mirror` a server keeps the same files itself, as things happen and from the log at its start. What cannot be written is
+/// due in the database with the change itself, over `kill -9`, until it was written.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_keeps_the_files_up_to_date() {
     let outside = Outside::answering(json!({})).await;
@@ -101,10 +102,26 @@ async fn a_server_keeps_the_files_up_to_date() {
         })
         .await;
     };
+    let due = || {
+        let database = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+        database.query_row("SELECT count(*) FROM notices", [], |row| row.get::<_, i64>(0)).unwrap()
+    };
     says("waiting", "waiting_async").await;
+    until("everything is written", async || (due() == 0).then_some(())).await;
+    // The directory is away while the job reports, and the server is killed.
+    let (files, away) = (folder.path().join("files"), folder.path().join("away"));
+    std::fs::rename(&files, &away).unwrap();
+    std::fs::write(&files, "no directory").unwrap();
     let body = json!({"pendingID": id, "result": result()});
     assert_eq!(server.webhook(&body, text(&job["callbackSecret"])).await.status, 200);
+    server.run_is(&run, "completed").await;
+    drop(server);
+    assert!(due() > 0, "what was not written is due");
+    std::fs::remove_file(&files).unwrap();
+    std::fs::rename(&away, &files).unwrap();
+    let server = serve(folder.path());
     says("completed", "idle").await;
+    until("everything is written", async || (due() == 0).then_some(())).await;
     drop(server);
     std::fs::remove_dir_all(folder.path().join("files")).unwrap();
     let _server = serve(folder.path());

@@ -134,11 +134,11 @@ async fn calls_are_told_reported_and_repeated() {
     assert_eq!(last["status"], "unknown", "it may have run: {calls}");
 }
 
-/// C36, I2: many decide a worker's call at once, and it has exactly one decision; many report, and one counts.
+/// S4-1, C36, I2: many decide a worker's call at once, and it has exactly one decision; many report, and one counts.
 #[tokio::test]
 async fn a_workers_call_has_one_decision_and_one_result() {
     let (_folder, server) = plain();
-    for round in 0..10 {
+    for round in 0..standfast_testkit::rounds(40) {
         let (task, path) = claimed(&server).await;
         let id = text(&task["id"]).to_owned();
         let call = server.post(&path, &refund(&task)).await.body;

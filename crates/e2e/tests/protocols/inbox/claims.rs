@@ -57,7 +57,7 @@ async fn a_worker_completes_a_task() {
         (200, &json!("completed"), &result)
     );
     assert!(done.body["completedAt"].is_string() && done.body.get("claimId").is_none());
-    assert_eq!(server.report(&claimed, "complete", json!({})).await.status, 409, "it is over");
+    assert_eq!(server.report(&claimed, "complete", json!({})).await.status, 409, "it has ended");
     let body = json!({"claimId": claimed["claimId"], "result": 1});
     server.add_ticket().await;
     let claimed = server.claim(&worker("w")).await;

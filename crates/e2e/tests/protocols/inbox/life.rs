@@ -62,7 +62,7 @@ async fn a_worker_takes_a_task_through_its_whole_life() {
     assert_eq!(events.matches(r#""started":true"#).count(), 2, "each claim began once: {events}");
 }
 
-/// S4-1, S4-14, S4-30: `task.started` is told of a task of a worker, and of one that an agent of this server takes.
+/// S4-1, S4-14, S4-30: `task.started` is sent for a task of a worker, and for one that an agent of this server takes.
 #[tokio::test]
 async fn the_start_of_a_task_is_told() {
     let folder = tempfile::tempdir().unwrap();

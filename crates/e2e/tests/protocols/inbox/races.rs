@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use standfast_testkit::rounds;
 
 use crate::inbox::server::{Answer, Server, plain, text};
 
@@ -53,7 +54,7 @@ async fn a_task_is_claimed_once() {
 #[tokio::test]
 async fn a_task_is_resumed_once() {
     let (_folder, server) = plain();
-    for _ in 0..10 {
+    for _ in 0..rounds(40) {
         let id = asked(&server).await;
         let answers = futures_util::future::join_all((0..4).map(|n| server.resume(&id, json!(n)))).await;
         assert_eq!(statuses(&answers), [200, 409, 409, 409], "{answers:?}");
@@ -66,7 +67,7 @@ async fn a_task_is_resumed_once() {
 #[tokio::test]
 async fn resume_races_with_cancel() {
     let (_folder, server) = plain();
-    for _ in 0..10 {
+    for _ in 0..rounds(40) {
         let id = asked(&server).await;
         let path = format!("/support/tasks/{id}/cancel");
         let nothing = json!({});
@@ -81,7 +82,7 @@ async fn resume_races_with_cancel() {
 #[tokio::test]
 async fn the_end_of_a_lease_races_with_the_result() {
     let (_folder, server) = plain();
-    for _ in 0..3 {
+    for _ in 0..rounds(3).min(50) {
         server.add_ticket().await;
         let claimed = server.claim(&json!({"agentId": "w", "leaseMs": 1000})).await;
         let result = async {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::inbox::server::{Server, ids, plain, serve, serving, text};
 
-/// S4-1, S4-3, S4-4, S4-7 … S4-10, S4-16, S4-19 … S4-23, C19, C36: a worker asks, the task waits, a person answers, and it
+/// S4-1, S4-3, S4-4, S4-6 … S4-10, S4-16, S4-19 … S4-23, C19, C36: a worker asks, the task waits, a person answers, and it
 /// can be claimed again with question and answer, shown as in progress.
 #[tokio::test]
 async fn a_worker_asks_and_goes_on_with_the_answer() {

@@ -28,7 +28,7 @@ async fn an_agent_takes_tasks_by_itself() {
     );
 }
 
-/// S4-11, S4-12, S4-15, S4-18, S4-21, S4-22, S4-24, S4-25, S4-27, C18, C36: the model asks with `suspend`, which it has in
+/// S4-6, S4-11, S4-12, S4-15, S4-18, S4-21, S4-22, S4-24, S4-25, S4-27, C18, C36: the model asks with `suspend`, which it has in
 /// inbox runs alone; the answer is the result of that call, and the conversation goes on where it stood.
 #[tokio::test]
 async fn the_model_asks_and_goes_on_where_it_stood() {
@@ -60,7 +60,7 @@ async fn the_model_asks_and_goes_on_where_it_stood() {
     assert_eq!(agents["agents"][0]["tools"], json!([]), "elsewhere the agent has no such tool");
 }
 
-/// C36, C25: a task held by an approval shows prompt, tool and input; its answer is one of the words or a decision, never
+/// S4-6, C36, C25: a task held by an approval shows reason, prompt, options, tool and input in one `suspendPayload`; its answer is one of the words or a decision, never
 /// anything else.
 #[tokio::test]
 async fn an_approval_is_resumed_with_a_decision() {

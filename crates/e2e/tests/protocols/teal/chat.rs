@@ -92,7 +92,7 @@ async fn a_rejected_request_cancels_the_task() {
     assert!(of("hold.resolved") < of("run.ended") && of("run.ended").is_some(), "{}", native.text);
 }
 
-/// S1-7, S1-8, S1-10, C6: a high-risk tool is held by its name although its entry says no; with `hold_batch` the
+/// S1-7, S1-8, S1-10, C6: a high-risk tool is held by its name although its entry says otherwise; with `hold_batch` the
 /// harmless call beside it waits too, and all of them are told. Without, it runs at once.
 #[tokio::test]
 async fn one_held_call_holds_its_whole_reply_where_that_is_wanted() {
@@ -174,7 +174,7 @@ async fn what_is_said_must_be_readable() {
     let task = server.task("ops", &done.body["task_id"]).await;
     assert_eq!(task["items"][1]["item"], image);
     assert_eq!(trail(&task)[2], "user The following user context was provided:\n  team: disks\n");
-    // Over is over; the same conversation goes on in another task.
+    // It has ended; the same conversation goes on in another task.
     said["task_id"] = done.body["task_id"].clone();
     let again = server.post(&format!("{BASE}/ops"), &said).await;
     assert_eq!(again.status, 409, "{again:?}");

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use standfast_store::conformance::cluster::shared;
+use standfast_testkit::rounds;
 
 use crate::teal::elsewhere::Elsewhere;
 use crate::teal::server::{BASE, Folder, Line, Server, text, trail};
@@ -31,7 +32,7 @@ async fn of_many_approvals_one_counts() {
     let elsewhere = Elsewhere::quick().await;
     let folder = Folder::new(&elsewhere, &[("ops", &[Line::Asks(&["/a", "/b"]), Line::Says("done")])], "");
     let server = folder.serve();
-    for round in 1..=3 {
+    for round in 1..=rounds(40) {
         let paused = server.paused("ops").await;
         let answers = at_once(&[&server], &paused["request_id"], &["approve"; 8]).await;
         assert_eq!(statuses(&answers), [200, 409, 409, 409, 409, 409, 409, 409], "{answers:?}");
@@ -46,7 +47,7 @@ async fn an_approval_and_a_rejection_do_not_mix() {
     let folder = Folder::new(&elsewhere, &[("ops", &[Line::Asks(&["/a", "/b"]), Line::Says("done")])], "");
     let server = folder.serve();
     let mut ran = 0;
-    for _ in 0..6 {
+    for _ in 0..rounds(40) {
         let paused = server.paused("ops").await;
         let actions = ["approve", "reject", "reject", "approve"];
         let answers = at_once(&[&server], &paused["request_id"], &actions).await;
@@ -98,7 +99,7 @@ async fn two_nodes_decide_once() {
     let lines = [Line::Asks(&["/a", "/b"]), Line::Says("done")];
     let folder = Folder::stored(&database, &elsewhere, &[("ops", &lines)], "");
     let (one, two) = (folder.serve(), folder.serve());
-    for round in 1..=3 {
+    for round in 1..=rounds(20) {
         let paused = one.paused("ops").await;
         let answers = at_once(&[&two, &one], &paused["request_id"], &["approve"; 4]).await;
         assert_eq!(statuses(&answers), [200, 409, 409, 409], "{answers:?}");

@@ -11,7 +11,6 @@ mod rights;
 mod who;
 
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use standfast_store::conformance::cluster;
@@ -19,7 +18,7 @@ use tempfile::TempDir;
 
 use standfast_testkit::json::owned_text as text;
 use standfast_testkit::receiver::{Got, Mood, Receiver};
-use standfast_testkit::{Process, until_found};
+use standfast_testkit::{Http, Process, until_found};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
 
@@ -59,7 +58,7 @@ fn patience() -> String {
 /// A running server; dropping it is `kill -9`.
 struct Server {
     program: Process,
-    client: reqwest::Client,
+    http: Http,
 }
 
 fn serve(folder: &Path) -> Server {
@@ -70,24 +69,15 @@ fn serve(folder: &Path) -> Server {
         .arg("--data")
         .arg(folder.join("data"))
         .env("RUST_LOG", "warn");
-    Server {
-        program: standfast_testkit::start(&mut command),
-        client: reqwest::Client::builder().no_proxy().build().unwrap(),
-    }
+    let program = standfast_testkit::start(&mut command);
+    Server { http: Http::new(&format!("{}/api/v1", program.base)), program }
 }
 
 impl Server {
     async fn ask(&self, method: &str, path: &str, body: Option<Value>, key: Option<&str>) -> (u16, Value) {
-        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
-        let mut request = self.client.request(method, format!("{}/api/v1{path}", self.program.base));
-        request = request.timeout(Duration::from_secs(60));
-        if let Some(body) = body {
-            request = request.header("content-type", "application/json").body(body.to_string());
-        }
-        if let Some(key) = key {
-            request = request.header("idempotency-key", key);
-        }
-        let answer = standfast_testkit::http::answer(request).await;
+        let key: Vec<(&str, &str)> = key.map(|key| ("idempotency-key", key)).into_iter().collect();
+        let body = body.map(|body| body.to_string()).unwrap_or_default();
+        let answer = self.http.send(method, path, &key, &body).await;
         (answer.status, answer.body)
     }
 
@@ -204,10 +194,7 @@ async fn a_bad_receiver_and_a_killed_server_lose_nothing() {
         let before = receiver.all().len();
         receiver.becomes(mood);
         receiver.until("another try", |all| all.len() > before + 1).await;
-        assert_eq!(
-            server.client.get(format!("{}/readyz", server.program.base)).send().await.unwrap().status(),
-            200
-        );
+        assert_eq!(server.http.get(&format!("{}/readyz", server.program.base)).await.status, 200);
     }
     good.until("what the other does not take", |all| {
         all.iter().filter(|got| got.kind() == "hold.opened").count() >= 6

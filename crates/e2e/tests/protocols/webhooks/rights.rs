@@ -64,7 +64,7 @@ async fn a_revoked_key_hears_no_more() {
     }
     let config = json!({"taskId": run, "url": push.url()});
     let url = format!("{}/v1/agents/ops/tasks/{run}/pushNotificationConfigs", site.server.program.base);
-    let request = site.server.client.post(url).bearer_auth(&lost).header("a2a-version", "1.0");
+    let request = site.server.http.client.post(url).bearer_auth(&lost).header("a2a-version", "1.0");
     let made =
         request.header("content-type", "application/json").body(config.to_string()).send().await.unwrap();
     assert!(made.status().is_success(), "{}", made.text().await.unwrap());

@@ -56,7 +56,7 @@ impl Site {
     pub(crate) async fn ask(&self, key: &str, method: &str, path: &str, body: Option<Value>) -> Answered {
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
         let url = format!("{}/api/v1{path}", self.server.program.base);
-        let mut request = self.server.client.request(method, url).bearer_auth(key);
+        let mut request = self.server.http.client.request(method, url).bearer_auth(key);
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
@@ -204,6 +204,6 @@ async fn nobody_is_told_of_what_is_not_theirs() {
     }
     one.whole_story(&first).await;
     let of = |got: &Got| text(&got.body()["data"]["run"]["id"]);
-    assert!(one.all().iter().all(|got| of(got) == first), "one run is told of another");
+    assert!(one.all().iter().all(|got| of(got) == first), "it hears of another run");
     assert_eq!(foreign.all().len(), 0, "another tenant is told");
 }

@@ -70,7 +70,8 @@ impl TaskQueue {
         let agent = self.host.agent(&facts.agent).ok();
         let ProposedCall { id, tool, arguments, context, asks } = proposed;
         let call = AskedCall { id, tool, arguments, problem: None };
-        let verdicts = policy::of_proposal(agent.as_deref(), &definition, &row.run, (&call, asks));
+        let now = self.host.clock.now();
+        let verdicts = policy::of_proposal(agent.as_deref(), &definition, (&row.run, now), (&call, asks));
         let no = CallNo(row.run.state.calls_made + 1);
         let command = Command::Propose(Propose { worker: worker.clone(), call, context });
         let change = Change {

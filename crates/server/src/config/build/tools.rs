@@ -1,4 +1,4 @@
-//! Tools from the file: what the model is told of each, and what runs when it is called.
+//! Tools from the file: how each is described to the model, and what runs when it is called.
 //!
 //! Addresses and secrets go into the tool, never into what a run is pinned to.
 

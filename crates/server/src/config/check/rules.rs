@@ -6,9 +6,9 @@ use standfast_core::name::InboxName;
 use standfast_core::time::Millis;
 use standfast_engine::tool::suspend;
 
-use crate::config::build::host_of;
+use crate::config::build::{approver, host_of};
 use crate::config::check::CheckResult;
-use crate::config::file::{Agent, File, Hitl, OnTimeout, Server, ToolType};
+use crate::config::file::{Agent, File, Hitl, OnTimeout, SelfApproval, Server, ToolType};
 use crate::config::mode::{self, ASYNC_NEEDS_STORE};
 use crate::config::path::Path;
 use crate::config::plan;
@@ -35,9 +35,11 @@ pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: 
             let grace = task.hitl.expiry_grace.is_some() || task.hitl.after_grace.is_some();
             let on_timeout = task.hitl.on_timeout.or(Some(OnTimeout::Fail));
             grace_needs_keep(&path.key("task").key("hitl"), on_timeout, grace, tree, found);
+            escalation_is_whole(&path.key("task").key("hitl"), &task.hitl, tree, found);
         }
     }
     inboxes(&path, agent, file, tree, found);
+    approvers(&path, agent, file, tree, found);
     // A key that does nothing would be a promise.
     if agent.reasoning.show_thinking == Some(true) {
         let what = format!(
@@ -50,6 +52,32 @@ pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: 
         |tool: &&String| file.tools.get(*tool).is_none_or(|tool| tool.common.enabled != Some(false));
     if !agent.tools.is_empty() && agent.tools.iter().filter(enabled).count() == 0 {
         found.notice(tree, &path.key("tools"), format!("all tools of agent `{name}` are disabled"));
+    }
+}
+
+/// C24: a list of approvers is exactly who may decide, so each entry must name somebody.
+fn approvers(path: &Path, agent: &Agent, file: &File, tree: &Node, found: &mut CheckResult) {
+    let Some(named) = &agent.approvers else { return };
+    let path = path.key("approvers");
+    for (no, name) in named.iter().enumerate() {
+        let Err(why) = approver(name) else { continue };
+        let (what, help) = match why.split_once("; ") {
+            Some((what, help)) => (what.to_owned(), help.to_owned()),
+            None => (
+                format!("{name:?} names nobody: {why}"),
+                "write owner, user:NAME, group:NAME or role:NAME".into(),
+            ),
+        };
+        found.problem(tree, &path.item(no), what, help);
+    }
+    let forbids = [file.server.self_approval, agent.self_approval].contains(&Some(SelfApproval::Forbid));
+    if named.is_empty() {
+        let what =
+            "the list of approvers is empty, so nobody may decide and every hold waits until it expires";
+        found.notice(tree, &path, what.into());
+    } else if forbids && named.iter().all(|name| name == "owner") {
+        let what = "only the owner is an approver, and self-approval is forbidden, so nobody may decide";
+        found.notice(tree, &path, what.into());
     }
 }
 
@@ -107,6 +135,18 @@ fn without_task(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut
         );
         found.notice(tree, &Path::of(&["agents", name]), what);
     }
+}
+
+/// One of the two keys alone would be a promise that nobody keeps.
+fn escalation_is_whole(path: &Path, hitl: &Hitl, tree: &Node, found: &mut CheckResult) {
+    let names_somebody = hitl.escalate_to.as_ref().is_some_and(|to| !to.is_empty());
+    let (given, missing) = match (hitl.escalate_after.is_some(), names_somebody) {
+        (true, false) => ("escalate_after", "escalate_to"),
+        (false, true) => ("escalate_to", "escalate_after"),
+        (true, true) | (false, false) => return,
+    };
+    let what = format!("`{path}.{given}` has an effect only with `{missing}`");
+    found.problem(tree, &path.key(given), what, format!("add `{missing}`, or remove `{given}`"));
 }
 
 pub(super) fn grace_needs_keep(

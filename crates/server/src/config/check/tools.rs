@@ -56,6 +56,16 @@ pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut CheckResult
         ToolKind::Mcp(keys) => {
             hosts(&path, &host_rules(keys.allowed_hosts.as_deref(), None), tree, found);
             mcp(&path, tree, found);
+            if tool.common.effect_key.is_some() {
+                let what =
+                    format!("`{path}.effect_key` cannot be the name of an effect of every tool of a server");
+                found.problem(
+                    tree,
+                    &path.key("effect_key"),
+                    what,
+                    "remove it; a policy rule can have one for a tool",
+                );
+            }
             without_sandbox(&path, keys.sandbox, tree, found);
             confined(&path, keys, tree, found);
         }

@@ -2,11 +2,15 @@
 //!
 //! The effective mode and why is `mode.rs`.
 
+use std::collections::BTreeMap;
+
 use garde::Validate;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use standfast_core::approver::Approver;
 use standfast_engine::settings::HISTORY_TOKENS;
 
+use super::policy::ScopedPolicy;
 use super::store::Sql;
 use super::values::{AfterGrace, OnDeny, OnTimeout, SelfApproval, Span, more_than_nothing};
 
@@ -53,11 +57,14 @@ pub struct Agent {
     #[garde(dive)]
     #[serde(default)]
     pub reasoning: Reasoning,
-    /// Who may decide, besides the user who started the run: user names, `group:NAME` or `role:NAME`. Without it only
-    /// the owner decides; an empty list means nobody else.
+    /// Who may decide: exactly those named, as `user:NAME` (or just the name), `group:NAME`, `role:NAME` or `owner`, the
+    /// user who started the run. Without it the owner decides; an empty list means nobody.
     pub approvers: Option<Vec<String>>,
     /// Whether the user who started a run may decide its holds. The strictest of server, agent and tool wins.
     pub self_approval: Option<SelfApproval>,
+    /// Rules for calls of this agent, in addition to those of the section `policy`.
+    #[garde(dive)]
+    pub policy: Option<ScopedPolicy>,
     /// The agent's A2A card.
     #[garde(dive)]
     #[serde(default)]
@@ -203,9 +210,57 @@ pub struct Hitl {
     /// With `on_timeout: keep`: what happens when the grace period ends.
     #[schemars(extend("default" = "fail"))]
     pub after_grace: Option<AfterGrace>,
+    /// After how long people are reminded of a hold, and again each time that long. Default: never.
+    #[garde(inner(custom(more_than_nothing)))]
+    pub remind_after: Option<Span>,
+    /// After how long those of `escalate_to` are asked as well; from then on they may decide too. Default: never.
+    #[garde(inner(custom(more_than_nothing)))]
+    pub escalate_after: Option<Span>,
+    /// Who is asked as well after `escalate_after`: `user:NAME`, `group:NAME` or `role:NAME`.
+    #[garde(inner(inner(custom(approver))))]
+    pub escalate_to: Option<Vec<String>>,
+    /// The hours in which `input_timeout`, `remind_after` and `escalate_after` are counted. Default: all hours.
+    #[garde(inner(custom(some_hours)))]
+    pub business_hours: Option<BusinessHours>,
     /// Whether one held call holds all calls of its reply. Otherwise the others run immediately. Default: true for runs
     /// that begin over Teal Agents, false for all others.
     pub hold_batch: Option<bool>,
+}
+
+/// When people work.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BusinessHours {
+    /// The time zone by its name, such as `Europe/Berlin`.
+    pub time_zone: String,
+    /// The hours of each day, from `mon` to `sun`, such as `["09:00-12:30", "13:00-17:00"]`. A day that is not named is free.
+    pub days: BTreeMap<String, Vec<String>>,
+    /// Days without work, such as `2026-12-25`.
+    #[serde(default)]
+    pub holidays: Vec<String>,
+}
+
+impl BusinessHours {
+    /// The same as it is counted with; or what is wrong with it.
+    pub fn counted(&self) -> Result<standfast_policy::hours::BusinessHours, String> {
+        let value = serde_json::to_value(self).map_err(|error| error.to_string())?;
+        let hours: standfast_policy::hours::BusinessHours =
+            serde_json::from_value(value).map_err(|error| error.to_string())?;
+        hours.misfit().map_or(Ok(hours), Err)
+    }
+}
+
+fn some_hours(hours: &BusinessHours, (): &()) -> garde::Result {
+    hours.counted().map(drop).map_err(garde::Error::new)
+}
+
+/// Whether a text names people who can be asked.
+fn approver(text: &str, (): &()) -> garde::Result {
+    match Approver::parse(text) {
+        Ok(Approver::Owner) => Err(garde::Error::new("the owner is asked already; name somebody else")),
+        Ok(Approver::User(_) | Approver::Group(_) | Approver::Role(_)) => Ok(()),
+        Err(why) => Err(garde::Error::new(why)),
+    }
 }
 
 /// Whether held runs survive a restart.

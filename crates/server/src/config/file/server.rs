@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 
+use clap::ValueEnum;
 use garde::Validate;
 use ipnet::IpNet;
 use schemars::JsonSchema;
@@ -50,6 +51,12 @@ pub struct Server {
     /// Signed heads of the database, with which `standfast audit verify --heads` detects deleted runs and rollbacks.
     #[garde(dive)]
     pub audit: Option<Audit>,
+    /// TLS of the server itself. Without it the server speaks plain HTTP: on this machine, or behind a proxy.
+    #[garde(dive)]
+    pub tls: Option<Tls>,
+    /// The log, on standard error.
+    #[garde(dive)]
+    pub log: Log,
     /// Limits.
     #[garde(dive)]
     pub limits: Limits,
@@ -65,6 +72,54 @@ pub struct Server {
     /// Tasks of inboxes.
     #[garde(dive)]
     pub inboxes: Inboxes,
+}
+
+/// TLS of the server itself.
+#[derive(Debug, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
+pub struct Tls {
+    /// A PEM file with the certificate and those between it and its authority, relative to this file. Taken anew when it
+    /// changes.
+    #[garde(length(min = 1))]
+    pub certificate: String,
+    /// A PEM file with the private key, for the server's eyes only, relative to this file.
+    #[garde(length(min = 1))]
+    pub key: String,
+}
+
+/// The log.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Log {
+    /// Lines of text, or one JSON object a line. `--log-format` wins.
+    #[schemars(extend("default" = "text"))]
+    pub format: Option<LogFormat>,
+    /// From which level on: `error`, `warn`, `info`, `debug` or `trace`; also by part of the program, as in
+    /// `info,standfast_engine=debug`. The environment variable `RUST_LOG` wins.
+    #[garde(inner(custom(log_level)))]
+    #[schemars(extend("default" = "info"))]
+    pub level: Option<String>,
+}
+
+/// How the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+fn log_level(text: &str, (): &()) -> garde::Result {
+    // A variable that is not at hand is taken to be right.
+    if text.contains("${") || tracing_subscriber::EnvFilter::try_new(text).is_ok() {
+        Ok(())
+    } else {
+        Err(garde::Error::new("must be a level such as info, or levels such as info,standfast_engine=debug"))
+    }
 }
 
 /// What A2A clients are offered.
@@ -354,6 +409,13 @@ pub struct Limits {
     #[garde(inner(range(min = 1)))]
     #[schemars(extend("default" = 64))]
     pub open_holds: Option<u32>,
+    /// Of how many open holds of one agent people are notified. Those above are listed and can be decided, but nobody is
+    /// notified or reminded of them. Default: of all.
+    #[garde(inner(range(min = 1)))]
+    pub notified_holds_per_agent: Option<u64>,
+    /// The same for the holds of the runs of one user. Default: of all.
+    #[garde(inner(range(min = 1, max = 1000)))]
+    pub notified_holds_per_owner: Option<u64>,
     /// Maximum number of model replies of a run.
     #[garde(inner(range(min = 1)))]
     #[schemars(extend("default" = 200))]

@@ -10,8 +10,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::{Map, Value};
+use standfast_policy::effect_key::KeyTemplate;
 
 use super::llm::web_address;
+use super::policy::ScopedPolicy;
 use super::tool_type::ToolType;
 use super::values::{
     AfterGrace, OnDeny, OnTimeout, Parameters, Secret, SelfApproval, Span, more_than_nothing,
@@ -89,9 +91,26 @@ pub struct CommonKeys {
     pub expiry_grace: Option<Span>,
     /// What happens when the grace period ends, instead of the agent's `task.hitl.after_grace`.
     pub after_grace: Option<AfterGrace>,
+    /// How many different people must agree before a call runs.
+    #[garde(inner(range(min = 1, max = 20)))]
+    #[schemars(extend("default" = 1))]
+    pub quorum: Option<u32>,
+    /// What names what a call does in the world, made of its arguments, such as `refund:{payment_id}`: over all runs, sessions
+    /// and agents there is at most one start for a name. A second call for it needs a person, who is shown the first and what
+    /// came of it.
+    #[garde(inner(custom(effect_key)))]
+    pub effect_key: Option<String>,
     /// Whether the person who started a run may decide about a call of this tool. The strictest of server, agent and
     /// tool wins.
     pub self_approval: Option<SelfApproval>,
+    /// Rules for calls of this tool, in addition to those of the section `policy`. Below a `mcp` entry they name the tools as
+    /// the server does.
+    #[garde(dive)]
+    pub policy: Option<ScopedPolicy>,
+}
+
+fn effect_key(text: &str, (): &()) -> garde::Result {
+    KeyTemplate::parse(text).map(drop).map_err(garde::Error::new)
 }
 
 /// Keys of `type: command`.

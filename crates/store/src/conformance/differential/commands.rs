@@ -8,7 +8,7 @@ use standfast_core::command::{
     Resolve, Say, SuspendFor,
 };
 use standfast_core::digest::Digest;
-use standfast_core::event::{Driver, Envelope};
+use standfast_core::event::{Driver, Envelope, OrphanCause};
 use standfast_core::hold::{Hold, HoldKind};
 use standfast_core::id::CallNo;
 use standfast_core::json::RawJson;
@@ -99,7 +99,7 @@ fn about_hold(random: &mut Random, run: &Run, hold: &Hold, now: Timestamp) -> Co
     let call = hold.call();
     match random.below(10) {
         0 => Command::Edit(Edit { decide: seen, arguments }),
-        1 => Command::Assign { hold: hold.key, to: random.one_in(2).then(|| user("dora")) },
+        1 => Command::Assign { hold: hold.key, to: random.one_in(2).then(|| user("dora")), until: None },
         2 => Command::Reopen { hold: hold.key, expires_at: Some(now.plus(Millis::seconds(90))) },
         3 => Command::Vote(seen),
         4 => Command::Progress { call, note: Body::text("half"), processing: Some(random.one_in(2)) },
@@ -138,9 +138,12 @@ fn about_call(random: &mut Random, call: &Call, events: &[Envelope], now: Timest
             let kinds = [SuspendFor::Input, SuspendFor::External, SuspendFor::Auth];
             suspend(no.0, attempt, *random.pick(&kinds))
         }
-        (CallState::Started { .. }, 2) => {
-            Command::Orphan { call: no, attempt, node: *random.pick(&[NODE, OTHER_NODE]) }
-        }
+        (CallState::Started { .. }, 2) => Command::Orphan {
+            call: no,
+            attempt,
+            node: *random.pick(&[NODE, OTHER_NODE]),
+            why: OrphanCause::ServerLost,
+        },
         (CallState::Started { .. }, _) => finish(random, call),
         (CallState::Ready | CallState::Held | CallState::Done(_), _) => Command::Tick,
     }

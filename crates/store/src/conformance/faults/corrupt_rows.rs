@@ -241,7 +241,7 @@ impl Scene {
                 return Err("a bystander was not written as decided".into());
             }
         }
-        let assign = Command::Assign { hold: self.hold.key, to: Some(user("bob")) };
+        let assign = Command::Assign { hold: self.hold.key, to: Some(user("bob")), until: None };
         let batch = scribe.batch(&self.victim, &assign);
         match block_on(store.append(vec![batch])) {
             Ok(()) => Ok(()),

@@ -239,6 +239,7 @@ impl Scribe {
             definition,
             verdicts,
             authority: Some(Role::Approver),
+            counts_for: &[],
             recorded: None,
             limits,
             over_soft_cap: false,
@@ -321,6 +322,7 @@ fn actor(command: &Command) -> Actor {
         | Command::Vote(_)
         | Command::Edit(_)
         | Command::Assign { .. }
+        | Command::Delegate { .. }
         | Command::Reopen { .. }
         | Command::Repin { .. } => Actor::Person(user("alice")),
         Command::RecordReply(_)

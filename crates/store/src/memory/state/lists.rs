@@ -14,8 +14,9 @@ use super::{ChangeMark, HoldEntry, RunEntry, SessionEntry, State};
 use crate::batch::LeaseChange;
 use crate::fairness::take_turns;
 use crate::query::{
-    Audience, Claim, ClaimedRun, Counts, EndedQuery, HoldFilter, HoldQuery, InboxCounts, OpenHolds, Page,
-    RunFilter, RunQuery, SCAN_MAX, ScannedRun, SessionQuery, SessionRow, StoredRun, UnreadableRun,
+    Audience, Claim, ClaimedRun, Counts, DecidedQuery, EndedQuery, HoldFilter, HoldQuery, InboxCounts,
+    OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX, ScannedRun, SessionQuery, SessionRow, StoredRun,
+    UnreadableRun,
 };
 
 impl State {
@@ -179,6 +180,20 @@ impl State {
         };
         let rows = self.holds.range(after + 1..).map(|(no, entry)| (*no, is_wanted(entry), entry));
         page(rows, query.limit, |entry| entry.row.clone())
+    }
+
+    pub(crate) fn decided_holds(&self, query: &DecidedQuery) -> Page<HoldRow> {
+        let (since, until) = (query.since.unwrap_or(Timestamp(i64::MIN)), query.until());
+        let mut decided: Vec<(i64, i64, &HoldRow)> = self
+            .holds
+            .iter()
+            .filter_map(|(no, entry)| Some((entry.row.closed.as_ref()?.at.0, *no, &entry.row)))
+            .filter(|(at, ..)| (since.0..until.0).contains(at))
+            .filter(|(.., row)| self.tenant_of(row.id.run) == Some(&query.tenant))
+            .collect();
+        decided.sort_unstable_by_key(|(at, no, _)| std::cmp::Reverse((*at, *no)));
+        let looked_at = decided.into_iter().take(DecidedQuery::LOOKS_AT);
+        query.page(looked_at.map(|(at, _, row)| (at, Some(row.clone()))).collect())
     }
 
     /// Whether outside systems were asked to do something for it, as long as it has its contents.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Params, params};
-use standfast_core::id::{CallNo, HoldKey, RunId, Secret, Seq, Shard};
+use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Secret, Seq, Shard};
 use standfast_core::name::{InboxName, SessionId, Tenant};
 use standfast_core::project::{self, HoldRow, Phase, RunRow};
 use standfast_core::run::FOLD_VERSION;
@@ -16,12 +16,12 @@ use super::super::append::run_number;
 use super::super::rows::{PHASE_COLUMN, RunColumns};
 use super::super::{names, sql};
 use super::{ReadSession, unreadable};
-use crate::columns::kind_number;
+use crate::columns::{self, Record, kind_number};
 use crate::error::StoreError;
 use crate::fairness::take_turns;
 use crate::query::{
-    Audience, Claimant, DueNotice, EndedQuery, HoldFilter, HoldQuery, InboxCounts, Page, RunFilter, RunQuery,
-    SCAN_MAX, ScannedRun, StoredRun, UnreadableRun,
+    Audience, Claimant, DecidedQuery, DueNotice, EndedQuery, HoldFilter, HoldQuery, InboxCounts, Page,
+    RunFilter, RunQuery, SCAN_MAX, ScannedRun, StoredRun, UnreadableRun,
 };
 use crate::subscription::NoticeQuery;
 
@@ -211,6 +211,23 @@ impl ReadSession<'_> {
                 self.page_of_holds(query, who, sql::HOLDS_BY_RUN, params![tenant, after, SCAN_MAX, run])
             }
         }
+    }
+
+    pub(in crate::sqlite) fn decided_holds(&self, query: &DecidedQuery) -> Result<Page<HoldRow>, StoreError> {
+        let Some(tenant) = self.name(query.tenant.as_str())? else { return Ok(Page::of(Vec::new(), None)) };
+        let since = query.since.map_or(i64::MIN, |since| since.0);
+        let read = |row: &rusqlite::Row<'_>| -> rusqlite::Result<(i64, Option<HoldRow>)> {
+            let key = HoldKey { call: CallNo(row.get(2)?), secret: Secret(row.get(3)?) };
+            let id = HoldId { run: RunId::from_bytes(row.get(1)?), key };
+            let record = columns::parse::<Record>(&row.get::<_, String>(4)?);
+            Ok((row.get(0)?, record.ok().map(|record| record.row(id))))
+        };
+        let found = || -> rusqlite::Result<Vec<(i64, Option<HoldRow>)>> {
+            let mut statement = self.connection.prepare_cached(sql::HOLDS_DECIDED)?;
+            let asked = params![tenant, since, query.until().0, DecidedQuery::LOOKS_AT];
+            statement.query_map(asked, read)?.collect()
+        };
+        Ok(query.page(found().map_err(unreadable)?))
     }
 
     fn page_of_holds(

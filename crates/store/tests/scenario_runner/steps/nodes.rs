@@ -7,7 +7,7 @@ use standfast_core::actor::Actor;
 use standfast_core::body::Body;
 use standfast_core::command::{Begin, Command, FailKind, FailRun, FinishCall, Suspend, SuspendFor};
 use standfast_core::decide::Answer;
-use standfast_core::event::{Envelope, Event};
+use standfast_core::event::{Envelope, Event, OrphanCause};
 use standfast_core::hold::Ask;
 use standfast_core::id::{CallNo, Secret};
 use standfast_core::message::ToolResult;
@@ -63,7 +63,12 @@ pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
         [Word("finds"), Word("call"), Word(no), Word("orphaned"), rest @ ..] => {
             let details = Details { target: Some(Target::Call(number(no)?)), ..Details::read(rest)? };
             let (call, attempt) = which(world, &details)?;
-            world.submit(node, Command::Orphan { call, attempt, node: world.node }).map(drop)
+            world
+                .submit(
+                    node,
+                    Command::Orphan { call, attempt, node: world.node, why: OrphanCause::ServerLost },
+                )
+                .map(drop)
         }
         [Word("reports"), Word("progress"), Word("of"), rest @ ..] => {
             let details = Details::read(rest)?;

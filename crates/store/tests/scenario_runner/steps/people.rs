@@ -70,7 +70,7 @@ fn command(world: &World, toks: &[Tok<'_>]) -> Result<Command, String> {
         "assigns" => {
             let to = details.to.as_deref().ok_or("say to whom")?;
             let to = if to == "nobody" { None } else { Some(user(to)?) };
-            return Ok(Command::Assign { hold, to });
+            return Ok(Command::Assign { hold, to, until: None });
         }
         "reopens" => {
             let expires_at = details.span.map(|span| world.now.plus(span));

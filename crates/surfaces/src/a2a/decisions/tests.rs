@@ -27,6 +27,7 @@ fn waiting(kinds: &[HoldKind]) -> PendingTask {
         id: hold(no),
         kind: *kind,
         ask: Ask::default(),
+        expired_at: None,
         is_asked_again: false,
     });
     let implied = match kinds.len() {

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 use standfast_core::body::Body;
-use standfast_core::hold::HoldKind;
+use standfast_core::hold::{Hold, HoldKind};
 use standfast_core::id::{CallId, CallNo, MessageId};
 use standfast_core::message::shown_input;
 use standfast_engine::HoldView;
@@ -37,6 +37,24 @@ struct Interaction<'a> {
     digest: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
+    /// When it expired, if a late answer is still taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expired_at: Option<String>,
+    /// Until when a late answer is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grace_ends_at: Option<String>,
+    /// Who has agreed, and how many more must, where several have to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    votes: Option<Votes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    assignee: Option<String>,
+}
+
+/// How the vote on a hold stands.
+#[derive(Serialize)]
+struct Votes {
+    agreed: Vec<String>,
+    missing: u32,
 }
 
 /// Whether clients are asked about holds of this kind. What an outside system owes nobody else can give.
@@ -52,10 +70,31 @@ pub(in crate::a2a) fn prompt(place: Place<'_>, views: &[HoldView]) -> Option<wir
     let asked: Vec<&HoldView> = views.iter().filter(|view| listed(view.row.kind)).collect();
     let last = asked.last()?;
     let id = MessageId { run: last.row.id.run, seq: last.row.at };
-    let texts: Vec<String> = asked.iter().map(|view| text(view)).collect();
+    let texts: Vec<String> = asked.iter().map(|view| marked(view)).collect();
     let mut parts = vec![wire::Part::text(texts.join("\n\n"))];
     parts.extend(asked.iter().map(|view| wire::Part::data(&interaction(view))));
     Some(place.agent(id, parts))
+}
+
+/// The text of a hold, behind what has to be known of it: that its time has passed, that several must agree.
+fn marked(view: &HoldView) -> String {
+    let expired = view.row.expired_at.map(|at| {
+        let until = view.open.as_ref().and_then(Hold::grace_ends_at);
+        let until = until.map_or(String::new(), |until| format!(" until {}", rfc3339(until)));
+        format!("⏰ Expired at {}; a late answer is still taken{until}.\n\n", rfc3339(at))
+    });
+    let several = votes(view).map(|votes| {
+        let agreed = if votes.agreed.is_empty() { "nobody".to_owned() } else { votes.agreed.join(", ") };
+        format!("\n\nAgreed so far: {agreed}; {} more must agree.", votes.missing)
+    });
+    [expired.unwrap_or_default(), text(view), several.unwrap_or_default()].concat()
+}
+
+/// How the vote stands, where several must agree.
+fn votes(view: &HoldView) -> Option<Votes> {
+    let open = view.open.as_ref().filter(|open| open.has_quorum())?;
+    let agreed = open.votes.iter().map(ToString::to_string).collect();
+    Some(Votes { agreed, missing: open.votes_missing() })
 }
 
 fn question(view: &HoldView) -> Option<&str> {
@@ -110,5 +149,9 @@ fn interaction(view: &HoldView) -> Interaction<'_> {
         tool_call_id: (call != CallNo::RUN).then(|| CallId { run: row.id.run, no: call }.to_string()),
         digest: row.digest.filter(|_| is_about_a_call).map(|digest| digest.to_string()),
         expires_at: row.expires_at.map(rfc3339),
+        expired_at: row.expired_at.map(rfc3339),
+        grace_ends_at: view.open.as_ref().and_then(Hold::grace_ends_at).map(rfc3339),
+        votes: votes(view),
+        assignee: row.assignee.as_ref().map(ToString::to_string),
     }
 }

@@ -173,6 +173,7 @@ fn every_refusal_has_its_error() {
         (Refusal::MustRepeatDigest { hold, digest: None, revision: 1 }, invalid),
         (Refusal::Forbidden { hold, reason: "no".into() }, invalid),
         (Refusal::NotExpired(hold), unsupported),
+        (Refusal::PastEnd(hold), unsupported),
         (Refusal::NoSuchCall(CallNo(1)), invalid),
         (Refusal::CallNotReady(CallNo(1)), unsupported),
         (Refusal::StaleAttempt { call: CallNo(1), attempt: 1, current: 2 }, unsupported),

@@ -3,11 +3,10 @@
 //! A pure function from what happened to a request; when and how often it is sent is the deliverer's business.
 
 use serde::Serialize;
-use standfast_engine::secrets::{seconds, signature};
 use standfast_engine::{Delivery, DeliveryPayload, DeliveryRequest, ReceiverKind, delivery_id};
 
 use super::super::{map, wire};
-use crate::http::rfc3339;
+use crate::http::webhook_body;
 
 /// Receivers of webhooks.
 #[derive(Debug, Clone, Copy)]
@@ -16,19 +15,6 @@ pub struct Webhook;
 impl Webhook {
     /// The name of this kind.
     pub(super) const NAME: &'static str = "webhook";
-}
-
-#[derive(Serialize)]
-struct Payload<T> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    timestamp: String,
-    data: T,
-}
-
-#[derive(Serialize)]
-struct Ping<'a> {
-    subscription: &'a str,
 }
 
 #[derive(Serialize)]
@@ -66,11 +52,7 @@ impl ReceiverKind for Webhook {
         let subscription = telling.subscription;
         let (id, body) = match &telling.what {
             DeliveryPayload::Frame { .. } => return None,
-            DeliveryPayload::Ping { id } => {
-                let data = Ping { subscription };
-                let payload = Payload { kind: "ping", timestamp: rfc3339(telling.now), data };
-                ((*id).to_owned(), serde_json::to_string(&payload).ok()?)
-            }
+            DeliveryPayload::Ping { id } => ((*id).to_owned(), webhook_body::ping(telling)?),
             DeliveryPayload::Event { run, event, hold } => {
                 let hold = hold.clone().map(|view| {
                     let url = telling
@@ -89,18 +71,10 @@ impl ReceiverKind for Webhook {
                     event: map::event(run.id, event),
                     hold,
                 };
-                let payload = Payload { kind: event.event.kind(), timestamp: rfc3339(event.at), data };
-                (delivery_id(subscription, run.id, event), serde_json::to_string(&payload).ok()?)
+                let body = webhook_body::body(event.event.kind(), event.at, data)?;
+                (delivery_id(subscription, run.id, event), body)
             }
         };
-        let signed = signature(telling.secrets, &id, telling.now, &body);
-        let headers = [
-            ("content-type", "application/json".to_owned()),
-            ("webhook-id", id.clone()),
-            ("webhook-timestamp", seconds(telling.now).to_string()),
-            ("webhook-signature", signed),
-        ];
-        let headers = headers.map(|(name, value)| (name.to_owned(), value)).to_vec();
-        Some(DeliveryRequest { id, headers, body })
+        Some(webhook_body::signed(telling, id, body))
     }
 }

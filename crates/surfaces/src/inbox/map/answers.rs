@@ -165,7 +165,7 @@ pub(in crate::inbox) fn suspend_payload(hold: &HoldView) -> Object {
     match hold.row.kind {
         HoldKind::Approval => by_rule("Approval needed", hold.prompt.clone(), &APPROVAL),
         HoldKind::Recovery => {
-            let question = "The server stopped while this ran. Did it happen?".to_owned();
+            let question = "Its outcome is unknown. Did it happen?".to_owned();
             by_rule("Outcome unknown", Some(question), &RECOVERY)
         }
         HoldKind::Auth => {

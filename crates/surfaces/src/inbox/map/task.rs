@@ -180,7 +180,9 @@ impl<'a> TaskHistory<'a> {
                 | Event::HoldAssigned(_)
                 | Event::HoldReminded(_)
                 | Event::HoldExpired(_)
-                | Event::HoldReopened(_) => {}
+                | Event::HoldReopened(_)
+                | Event::HoldEscalated(_)
+                | Event::HoldDelegated(_) => {}
             }
         }
         told

@@ -108,7 +108,9 @@ impl Trail<'_> {
             | Event::HoldAssigned(_)
             | Event::HoldReminded(_)
             | Event::HoldExpired(_)
-            | Event::HoldReopened(_) => {}
+            | Event::HoldReopened(_)
+            | Event::HoldEscalated(_)
+            | Event::HoldDelegated(_) => {}
         }
     }
 

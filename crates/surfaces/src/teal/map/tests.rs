@@ -82,9 +82,18 @@ fn held(kind: HoldKind, call: u32) -> HoldView {
         prompt: None,
         description: None,
         reversible: None,
+        risk: None,
+        unknown_because: None,
+        deciders: Vec::new(),
         recorded: None,
         path: Vec::new(),
+        open: None,
+        late: false,
         may_decide: true,
+        why_not: None,
+        deciders: String::new(),
+        demands: Vec::new(),
+        drift: Vec::new(),
         may_log_in: false,
     }
 }

@@ -1,9 +1,11 @@
 //! One hold: what is asked, the call from the bytes that will run, and what can be decided (S4-17, S4-18).
 //!
-//! Nothing is left out and nothing is shortened: the buttons come after everything that they decide (T19).
+//! Nothing is left out without saying so: the buttons decide what is shown, and the raw bytes are one click away (T19).
+//! How the call is rendered is `call.rs`, what stands around the hold `context.rs`.
 
 use serde::Serialize;
 use standfast_core::body::Body;
+use standfast_core::event::Envelope;
 use standfast_core::hold::HoldKind;
 use standfast_core::project::HoldClosure;
 use standfast_core::receipt::{CallReceipt, Receipt};
@@ -11,12 +13,15 @@ use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 use standfast_core::transcript::warned_approval_text;
 use standfast_engine::HoldView;
+use standfast_engine::tool::preview::CallPreview;
 
 use super::ShownInstant;
+use super::call::{self, CallShown, RiskShown};
+use super::context::{self, Consequences, Conversation};
 use crate::html::{Failure, PostedForm};
 use crate::labels;
 use crate::labels::hidden::{escaped_json, is_hidden_in_lines};
-use crate::web::fields::{Field, Flat};
+use crate::web::fields::{AnswerForm, Field};
 
 /// Characters of a question that is the title of its page; a longer one stands below.
 const TITLE_MAX: usize = 200;
@@ -39,6 +44,17 @@ pub(in crate::web) struct HoldPage {
     expires: Option<ShownInstant>,
     is_late: bool,
     assignee: Option<String>,
+    /// The list that it was opened from, as an address has it; the next hold of it opens after a decision.
+    queue: Option<Queue>,
+    /// What was just decided.
+    done: Option<DoneLine>,
+    conversation: Conversation,
+    consequences: Option<Consequences>,
+    deciders: String,
+    reason_label: &'static str,
+    unknown_because: String,
+    risk: Option<RiskShown>,
+    shown: Option<CallShown>,
     /// What went wrong with the decision that was just tried.
     notice: Option<Notice>,
     reason: Option<String>,
@@ -82,11 +98,26 @@ struct Call {
     no: u32,
     tool: String,
     description: Option<String>,
-    /// Byte for byte what will run, or what was last shown.
-    arguments: Option<String>,
     digest: Option<String>,
     digest_short: Option<String>,
-    reversible: Option<bool>,
+}
+
+/// The list that a hold was opened from.
+#[derive(Debug, Clone, Serialize)]
+pub(in crate::web) struct Queue {
+    /// Its filters, as an address has them.
+    pub(in crate::web) query: String,
+    /// The same as one value of an address.
+    pub(in crate::web) encoded: String,
+    /// The hold behind this one.
+    pub(in crate::web) next: Option<String>,
+}
+
+/// A decision that was just made, in a line.
+#[derive(Debug, Serialize)]
+pub(in crate::web) struct DoneLine {
+    pub(in crate::web) id: String,
+    pub(in crate::web) what: String,
 }
 
 /// Where several people must agree.
@@ -108,7 +139,7 @@ enum Form {
     },
     /// One button for each.
     Options { options: Vec<String> },
-    /// A form from a flat schema.
+    /// A form from a schema.
     Fields { fields: Vec<Field> },
     /// A text box; with a schema for JSON.
     Text { schema: Option<String> },
@@ -162,7 +193,8 @@ struct Attempt {
 /// A decision that was tried and did not count.
 pub(in crate::web) struct FailedDecision<'a> {
     pub(in crate::web) posted: &'a PostedForm,
-    pub(in crate::web) failure: Failure,
+    /// Why; none when nothing was decided because more room was asked for.
+    pub(in crate::web) failure: Option<Failure>,
     /// JSON pointer to what is wrong in the value.
     pub(in crate::web) pointer: Option<&'a str>,
 }
@@ -171,29 +203,32 @@ pub(in crate::web) struct FailedDecision<'a> {
 pub(in crate::web) struct HoldPageParts<'a> {
     pub(in crate::web) run: &'a Run,
     pub(in crate::web) view: &'a HoldView,
+    pub(in crate::web) log: &'a [Envelope],
+    pub(in crate::web) preview: Option<CallPreview>,
     pub(in crate::web) receipt: Option<&'a Receipt>,
+    pub(in crate::web) caller: String,
+    pub(in crate::web) queue: Option<Queue>,
+    pub(in crate::web) done: Option<DoneLine>,
     pub(in crate::web) now: Timestamp,
 }
 
-pub(in crate::web) fn page(shown: &HoldPageParts<'_>, tried: Option<&FailedDecision<'_>>) -> HoldPage {
-    let HoldPageParts { run, view, receipt, now } = shown;
+pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecision<'_>>) -> HoldPage {
+    let HoldPageParts { run, view, log, preview, receipt, caller, queue, done, now } = parts;
     let (row, ask) = (&view.row, &view.ask);
     let inline = |body: &Option<Body>| body.as_ref().and_then(Body::inline).map(str::to_owned);
     let call = row.tool.as_ref().map(|tool| Call {
         no: row.id.key.call.0,
         tool: tool.to_string(),
         description: view.description.clone().filter(|text| !text.is_empty()),
-        arguments: view.arguments.as_ref().map(|arguments| arguments.text().to_owned()),
         digest: row.digest.map(|digest| digest.to_string()),
         digest_short: row.digest.map(|digest| digest.to_string().chars().take(8).collect()),
-        reversible: view.reversible,
     });
     let (question, data, interim) = (inline(&ask.question), inline(&ask.data), inline(&ask.interim));
     let title = title(view);
-    let arguments = call.as_ref().and_then(|call| call.arguments.clone());
+    let arguments = view.arguments.as_ref().map(|arguments| readable(arguments.text()));
     let texts = [&ask.reason, &question, &data, &interim, &arguments];
     let hidden = texts.iter().copied().flatten().chain(&ask.options).map(|text| count_hidden(text)).sum();
-    let decided = row.closed.as_ref().map(|closed| decided(view, closed, *receipt, *now));
+    let decided = row.closed.as_ref().map(|closed| decided(view, closed, receipt, now));
     HoldPage {
         id: row.id.to_string(),
         run: row.id.run.to_string(),
@@ -207,12 +242,22 @@ pub(in crate::web) fn page(shown: &HoldPageParts<'_>, tried: Option<&FailedDecis
         session: row.session.to_string(),
         owner: run.facts.owner.to_string(),
         kind: labels::kind(row.kind),
-        opened: ShownInstant::new(row.opened_at, *now),
-        expires: row.expires_at.map(|at| ShownInstant::new(at, *now)),
-        is_late: row.closed.is_none() && row.expires_at.is_some_and(|at| at <= *now),
+        opened: ShownInstant::new(row.opened_at, now),
+        expires: row.expires_at.map(|at| ShownInstant::new(at, now)),
+        is_late: row.closed.is_none() && row.expires_at.is_some_and(|at| at <= now),
         assignee: row.assignee.as_ref().map(ToString::to_string),
+        queue,
+        done,
+        conversation: context::conversation(view, log),
+        consequences: context::consequences(run, view, now),
+        deciders: view.deciders.clone(),
+        reason_label: context::reason_label(row.kind),
+        unknown_because: labels::unknown_because(view.unknown_because.as_ref()),
+        risk: call::risk(view.risk),
+        shown: call::shown(view, preview, now),
         notice: tried
-            .map(|tried| Notice { title: tried.failure.title.clone(), text: tried.failure.text.clone() }),
+            .and_then(|tried| tried.failure.as_ref())
+            .map(|failure| Notice { title: failure.title.clone(), text: failure.text.clone() }),
         reason: ask.reason.clone(),
         question: question.filter(|question| *question != title),
         title,
@@ -291,27 +336,19 @@ fn question(view: &HoldView, tried: Option<&FailedDecision<'_>>) -> Form {
     if !view.ask.options.is_empty() {
         return Form::Options { options: view.ask.options.clone() };
     }
-    match view.ask.answer_schema.as_ref().map(|schema| (schema, Flat::read(schema))) {
-        Some((_, Some(mut flat))) => {
+    match view.ask.answer_schema.as_ref().map(|schema| (schema, AnswerForm::read(schema))) {
+        Some((_, Some(mut form))) => {
             if let Some(tried) = tried {
-                flat.keep(tried.posted);
-                let pointer = tried.pointer.unwrap_or_default();
-                for field in flat.fields_mut() {
-                    let is_wrong =
-                        pointer.strip_prefix('/').is_some_and(|name| unescaped(name) == field.name);
-                    field.problem = is_wrong.then(|| tried.failure.text.clone());
+                form.keep(tried.posted);
+                if let (Some(pointer), Some(failure)) = (tried.pointer, &tried.failure) {
+                    form.blame(tried.posted, pointer, &failure.text);
                 }
             }
-            Form::Fields { fields: flat.into_fields() }
+            Form::Fields { fields: form.into_fields() }
         }
         Some((schema, None)) => Form::Text { schema: Some(schema.text().to_owned()) },
         None => Form::Text { schema: None },
     }
-}
-
-/// A segment of a JSON pointer as the name that it is.
-fn unescaped(segment: &str) -> String {
-    segment.replace("~1", "/").replace("~0", "~")
 }
 
 fn kept(posted: &PostedForm) -> EnteredValues {
@@ -330,10 +367,11 @@ fn decided(
     receipt: Option<&Receipt>,
     now: Timestamp,
 ) -> DecisionShown {
-    use standfast_core::project::ResolutionKind;
     let said = view.recorded.as_ref().and_then(|recorded| labels::decided(&recorded.resolution));
     let (said_label, said) = said.map(|said| (said.label, said.text)).unzip();
-    let call = receipt.and_then(|receipt| receipt.call.as_ref());
+    // A question runs nothing: what became of its call is its answer.
+    let ran = |receipt: &'_ &Receipt| view.row.kind != HoldKind::Input && receipt.call.is_some();
+    let call = receipt.filter(ran).and_then(|receipt| receipt.call.as_ref());
     let starts = |call: &CallReceipt| {
         call.attempts
             .iter()
@@ -352,11 +390,7 @@ fn decided(
     };
     DecisionShown {
         what: labels::decision(Some(view.row.kind), closed.how),
-        tone: match closed.how {
-            ResolutionKind::Approved | ResolutionKind::Edited | ResolutionKind::Answered => "good",
-            ResolutionKind::Denied | ResolutionKind::Failed => "bad",
-            ResolutionKind::Expired | ResolutionKind::Withdrawn | ResolutionKind::Superseded => "over",
-        },
+        tone: super::resolution_tone(closed.how),
         by: labels::actor(&closed.by),
         at: ShownInstant::new(closed.at, now),
         said_label,
@@ -366,6 +400,12 @@ fn decided(
         attempts: call.map(starts).unwrap_or_default(),
         contradictions: call.map(contradicted).unwrap_or_default(),
     }
+}
+
+/// With the characters that escapes stand for: those are what is shown.
+fn readable(json: &str) -> String {
+    serde_json::from_str::<serde_json::Value>(json)
+        .map_or_else(|_| json.to_owned(), |value| value.to_string())
 }
 
 fn count_hidden(text: &str) -> usize {

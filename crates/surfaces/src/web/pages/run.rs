@@ -1,19 +1,23 @@
 //! A run with its timeline, and the list of runs.
 //!
-//! The timeline is the log in words, complete and in order.
+//! The timeline is the log in words, complete and in order, in parts where it is long; runs that it started stand within it.
 
 use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::{Hold, HoldKind};
-use standfast_core::id::{HoldId, HoldKey};
-use standfast_core::project::{RunRow, hold_of};
-use standfast_core::run::{Status, status};
+use standfast_core::id::{HoldId, HoldKey, RunId};
+use standfast_core::project::{Phase, RunRow, hold_of};
+use standfast_core::run::{Run, Status, status};
 use standfast_core::time::Timestamp;
 use standfast_engine::RunView;
 
+use super::waiting::Pager;
 use super::{ShownInstant, tone};
+use crate::http::Problem;
+use crate::http::filters::chosen;
 use crate::labels;
+use crate::web::svg;
 
 /// The page of a run.
 #[derive(Debug, Serialize)]
@@ -22,21 +26,51 @@ pub(in crate::web) struct RunPage {
     run: RunItem,
     usage: Option<String>,
     holds: Vec<OpenHold>,
+    /// Runs that it started, and theirs.
+    below: Vec<ShownSubRun>,
+    /// Events before the part that is shown, and where that begins.
+    earlier: usize,
+    before: Option<u64>,
+    /// Whether the part that is shown is not the latest.
+    has_later: bool,
+    /// Model requests that failed and calls that were started again.
+    retries: usize,
     result: Option<String>,
     reason: Option<String>,
     is_over: bool,
     /// It goes on by itself: the page loads itself again.
     is_busy: bool,
+    /// It waits for somebody.
+    is_paused: bool,
     timeline: Vec<ShownEvent>,
+}
+
+/// A run that another one started, as it is stored.
+pub(in crate::web) struct SubRun {
+    pub(in crate::web) run: Run,
+    pub(in crate::web) log: Vec<Envelope>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownSubRun {
+    #[serde(flatten)]
+    run: RunItem,
+    timeline: Vec<ShownEvent>,
+    left_out: usize,
 }
 
 /// A run in a list.
 #[derive(Debug, Serialize)]
 pub(in crate::web) struct RunItem {
     id: String,
+    /// The first words that it was asked with.
+    title: String,
     agent: String,
     session: String,
     owner: String,
+    tokens: u64,
+    /// In units of the price table; none where there is no price.
+    cost: Option<String>,
     status: &'static str,
     tone: &'static str,
     started: ShownInstant,
@@ -48,8 +82,58 @@ pub(in crate::web) struct RunItem {
 #[derive(Debug, Serialize)]
 pub(in crate::web) struct RunsPage {
     pub(in crate::web) runs: Vec<RunItem>,
-    /// The address of the next page.
-    pub(in crate::web) next: Option<String>,
+    pub(in crate::web) pager: Pager,
+    pub(in crate::web) agent: String,
+    pub(in crate::web) session: String,
+    pub(in crate::web) owner: String,
+    pub(in crate::web) states: Vec<StateOption>,
+    pub(in crate::web) is_filtered: bool,
+}
+
+/// A state that runs can be filtered by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::web) enum StateFilter {
+    Working,
+    Waiting,
+    Completed,
+    Failed,
+    Canceled,
+}
+
+/// The same as a choice.
+#[derive(Debug, Serialize)]
+pub(in crate::web) struct StateOption {
+    word: &'static str,
+    label: &'static str,
+    is_current: bool,
+}
+
+const STATES: [(&str, &str, StateFilter); 5] = [
+    ("working", "Working", StateFilter::Working),
+    ("waiting", "Paused", StateFilter::Waiting),
+    ("completed", "Completed", StateFilter::Completed),
+    ("failed", "Failed or rejected", StateFilter::Failed),
+    ("canceled", "Canceled", StateFilter::Canceled),
+];
+
+pub(in crate::web) fn state(word: &str) -> Result<Option<StateFilter>, Problem> {
+    chosen("state", word, &STATES.map(|(word, _, state)| (word, state)))
+}
+
+pub(in crate::web) fn states(current: &str) -> Vec<StateOption> {
+    STATES.iter().map(|(word, label, _)| StateOption { word, label, is_current: *word == current }).collect()
+}
+
+impl StateFilter {
+    pub(in crate::web) fn includes(self, phase: Phase) -> bool {
+        self == match phase {
+            Phase::Queued | Phase::Claimed | Phase::Working | Phase::Retrying => StateFilter::Working,
+            Phase::HeldForPerson | Phase::HeldForAuth | Phase::HeldForExternal => StateFilter::Waiting,
+            Phase::Completed => StateFilter::Completed,
+            Phase::Failed | Phase::Rejected => StateFilter::Failed,
+            Phase::Canceled => StateFilter::Canceled,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -78,13 +162,37 @@ struct Line {
     label: String,
     text: String,
     is_code: bool,
+    /// What a model wrote, to be shown as Markdown.
+    is_markdown: bool,
 }
 
-pub(in crate::web) fn item(row: &RunRow, now: Timestamp) -> RunItem {
-    run_item(&row.run, now)
+/// Events that a page shows.
+const EVENTS_MAX: usize = 500;
+/// Events of a sub-run that a page shows.
+const SUB_EVENTS_MAX: usize = 100;
+/// Characters of a title.
+const TITLE_MAX: usize = 90;
+
+pub(in crate::web) fn item(row: &RunRow, log: &[Envelope], now: Timestamp) -> RunItem {
+    run_item(&row.run, log, now)
 }
 
-pub(in crate::web) fn page(view: &RunView, log: &[Envelope], now: Timestamp) -> RunPage {
+/// The runs that a log says were started.
+pub(in crate::web) fn children(log: &[Envelope]) -> Vec<RunId> {
+    let child = |envelope: &Envelope| match &envelope.event {
+        Event::HoldOpened(opened) => opened.ask.child,
+        _ => None,
+    };
+    log.iter().filter_map(child).collect()
+}
+
+pub(in crate::web) fn page(
+    view: &RunView,
+    log: &[Envelope],
+    below: &[SubRun],
+    before: Option<u64>,
+    now: Timestamp,
+) -> RunPage {
     let run = &view.run;
     let open = |hold: &Hold| OpenHold {
         id: HoldId { run: run.facts.id, key: hold.key }.to_string(),
@@ -92,30 +200,61 @@ pub(in crate::web) fn page(view: &RunView, log: &[Envelope], now: Timestamp) -> 
         tool: run.call(hold.call()).map(|call| call.tool.to_string()),
         opened: ShownInstant::new(hold.opened_at, now),
     };
+    let end =
+        before.map_or(log.len(), |before| log.iter().filter(|envelope| envelope.seq.0 < before).count());
+    let first = end.saturating_sub(EVENTS_MAX);
+    let shown = &log[first..end];
     let usage = run.state.usage;
+    let status = status(run);
     RunPage {
-        run: run_item(run, now),
+        run: run_item(run, log, now),
         usage: (usage.tokens() > 0)
             .then(|| format!("{} input tokens, {} output tokens", usage.input, usage.output)),
         holds: run.state.holds.iter().map(open).collect(),
+        below: below.iter().map(|below| sub_run(below, now)).collect(),
+        earlier: first,
+        before: shown.first().map(|envelope| envelope.seq.0),
+        has_later: end < log.len(),
+        retries: log.iter().filter(|envelope| is_retry(&envelope.event)).count(),
         result: view.result.as_ref().and_then(Body::inline).map(str::to_owned),
         reason: view.reason.clone(),
         is_over: run.outcome().is_some(),
-        is_busy: match status(run) {
+        is_busy: match status {
             Status::Queued | Status::Working => true,
             Status::Claimed | Status::Retrying(_) | Status::Held(_) | Status::Ended(_) => false,
         },
-        timeline: timeline(run, log, now),
+        is_paused: matches!(status, Status::Held(_)),
+        timeline: timeline(run, log, shown, now),
     }
 }
 
-fn run_item(run: &standfast_core::run::Run, now: Timestamp) -> RunItem {
+fn is_retry(event: &Event) -> bool {
+    match event {
+        Event::ModelFailed(_) => true,
+        Event::CallStarted(started) => started.attempt > 1,
+        _ => false,
+    }
+}
+
+fn sub_run(below: &SubRun, now: Timestamp) -> ShownSubRun {
+    let first = below.log.len().saturating_sub(SUB_EVENTS_MAX);
+    ShownSubRun {
+        run: run_item(&below.run, &below.log, now),
+        timeline: timeline(&below.run, &below.log, &below.log[first..], now),
+        left_out: first,
+    }
+}
+
+fn run_item(run: &Run, log: &[Envelope], now: Timestamp) -> RunItem {
     let status = status(run);
     RunItem {
         id: run.facts.id.to_string(),
+        title: first_words(log).unwrap_or_else(|| format!("Run of {}", run.facts.agent)),
         agent: run.facts.agent.to_string(),
         session: run.facts.session.to_string(),
         owner: run.facts.owner.to_string(),
+        tokens: run.state.usage.tokens(),
+        cost: cost(run.state.usage.cost_micros),
         status: labels::status(status),
         tone: tone(status),
         started: ShownInstant::new(run.facts.started_at, now),
@@ -124,60 +263,51 @@ fn run_item(run: &standfast_core::run::Run, now: Timestamp) -> RunItem {
     }
 }
 
-fn timeline(run: &standfast_core::run::Run, log: &[Envelope], now: Timestamp) -> Vec<ShownEvent> {
-    let mut kinds: Vec<(HoldKey, HoldKind)> = Vec::new();
-    let mut happened = Vec::with_capacity(log.len());
-    for Envelope { seq, at, actor, event } in log {
-        if let Event::HoldOpened(opened) = event {
-            kinds.push((opened.hold, opened.kind));
-        }
+fn cost(micros: u64) -> Option<String> {
+    (micros > 0).then(|| format!("{}.{:04}", micros / 1_000_000, micros % 1_000_000 / 100))
+}
+
+/// What the run was first asked with, on one line.
+fn first_words(log: &[Envelope]) -> Option<String> {
+    let words = log.iter().find_map(|envelope| match &envelope.event {
+        Event::MessageReceived(received) => Some(received.message.words()),
+        _ => None,
+    })?;
+    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let short: String = line.chars().take(TITLE_MAX).collect();
+    let more = if short.len() < line.len() { " …" } else { "" };
+    (!short.is_empty()).then(|| format!("{short}{more}"))
+}
+
+/// The events of a part of a log, in words. A decision is told by the kind of its hold, which may stand before the part.
+fn timeline(run: &Run, log: &[Envelope], shown: &[Envelope], now: Timestamp) -> Vec<ShownEvent> {
+    let kinds: Vec<(HoldKey, HoldKind)> = log
+        .iter()
+        .filter_map(|envelope| match &envelope.event {
+            Event::HoldOpened(opened) => Some((opened.hold, opened.kind)),
+            _ => None,
+        })
+        .collect();
+    let event = |Envelope { seq, at, actor, event }: &Envelope| {
         let hold = hold_of(event);
         let kind = kinds.iter().find(|(key, _)| Some(*key) == hold).map(|(_, kind)| *kind);
         let told = labels::describe(event, kind);
-        happened.push(ShownEvent {
+        let is_model = matches!(event, Event::ModelReplied(_));
+        ShownEvent {
             seq: seq.0,
             kind: event.kind(),
             title: told.title,
-            who: if matches!(event, Event::ModelReplied(_)) {
-                run.facts.agent.to_string()
-            } else {
-                labels::actor(actor)
-            },
+            who: if is_model { run.facts.agent.to_string() } else { labels::actor(actor) },
             at: ShownInstant::new(*at, now),
-            tone: tone_of(event),
-            said: told.said.into_iter().map(line).collect(),
+            tone: svg::tone(event),
+            said: told.said.into_iter().map(|said| line(said, is_model)).collect(),
             hold: hold.map(|key| HoldId { run: run.facts.id, key }.to_string()),
-        });
-    }
-    happened
+        }
+    };
+    shown.iter().map(event).collect()
 }
 
-fn line(said: labels::LabelledText) -> Line {
-    Line { is_code: said.text.starts_with(['{', '[']), label: said.label, text: said.text }
-}
-
-/// What stands out in a timeline.
-fn tone_of(event: &Event) -> &'static str {
-    match event {
-        Event::HoldOpened(_) | Event::CallOrphaned(_) | Event::CallContradicted(_) => "waits",
-        Event::HoldResolved(_) | Event::HoldVoted(_) | Event::HoldEdited(_) => "decided",
-        Event::MessageReceived(_) | Event::MessageQueued(_) => "person",
-        Event::ModelReplied(_) => "agent",
-        Event::ModelFailed(_) => "bad",
-        Event::CallProposed(_)
-        | Event::CallStarted(_)
-        | Event::CallReturned(_)
-        | Event::CallProgressed(_)
-        | Event::CallFinished(_) => "call",
-        Event::RunStarted(_)
-        | Event::RunClaimed(_)
-        | Event::RunReleased(_)
-        | Event::RunRepinned(_)
-        | Event::RunErased(_)
-        | Event::RunEnded(_)
-        | Event::HoldAssigned(_)
-        | Event::HoldReminded(_)
-        | Event::HoldExpired(_)
-        | Event::HoldReopened(_) => "over",
-    }
+fn line(said: labels::LabelledText, is_model: bool) -> Line {
+    let is_code = said.text.starts_with(['{', '[']);
+    Line { is_code, is_markdown: is_model && said.label.is_empty(), label: said.label, text: said.text }
 }

@@ -1,46 +1,76 @@
-//! What is pending (S4-17, S4-26), and a form to start something.
+//! What is pending (S4-17, S4-26): filters, a search, pages forwards and back, several at once; and a form to start something.
 //!
-//! Oldest first, as it is answered; each item says enough to choose it, and its own page everything.
+//! Each item says enough to choose it, and its own page everything. Filters live in the address.
 
 use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::hold::HoldKind;
 use standfast_core::time::Timestamp;
-use standfast_engine::HoldView;
 use standfast_engine::settings::Settings;
+use standfast_engine::{HoldView, HoldsFound};
 
 use super::ShownInstant;
+use super::call::{self, RiskShown};
+use crate::http::filters::{DEADLINES, KINDS, PendingFilters, RISKS, encoded};
 use crate::labels;
 
 /// Characters of a summary.
 const SUMMARY_MAX: usize = 160;
-
-/// Every kind under the word that addresses use.
-pub(in crate::web) const KINDS: [(&str, &str, HoldKind); 5] = [
-    ("approval", "Approvals", HoldKind::Approval),
-    ("input", "Questions", HoldKind::Input),
-    ("recovery", "Unknown outcomes", HoldKind::Recovery),
-    ("external", "External jobs", HoldKind::External),
-    ("auth", "Logins", HoldKind::Auth),
-];
+/// Cursors that an address carries for the way back.
+const BACK_MAX: usize = 20;
 
 /// The page.
 #[derive(Debug, Serialize)]
 pub(in crate::web) struct WaitingPage {
-    pub(in crate::web) filters: Vec<Filter>,
+    pub(in crate::web) kinds: Vec<KindLink>,
+    /// How many there are of every kind.
+    pub(in crate::web) total: u64,
+    pub(in crate::web) filters: FilterForm,
     pub(in crate::web) items: Vec<Item>,
-    /// The address of the next page.
-    pub(in crate::web) next: Option<String>,
+    /// The filters as they stand in an address, and as one value of another.
+    pub(in crate::web) query: String,
+    pub(in crate::web) queue: String,
+    pub(in crate::web) pager: Pager,
+    /// More than can be put in order of deadlines.
+    pub(in crate::web) is_cut: bool,
     /// Whom something can be asked of.
     pub(in crate::web) agents: Vec<String>,
 }
 
-/// A link that shows one kind.
+/// Where to go on, and back.
+#[derive(Debug, Default, Serialize)]
+pub(in crate::web) struct Pager {
+    pub(in crate::web) next: Option<String>,
+    pub(in crate::web) back: Option<String>,
+    pub(in crate::web) first: Option<String>,
+}
+
+/// A link that shows one kind, with how many there are.
 #[derive(Debug, Serialize)]
-pub(in crate::web) struct Filter {
+pub(in crate::web) struct KindLink {
     label: &'static str,
     href: String,
     is_current: bool,
+    count: u64,
+}
+
+/// What the filters are set to, and can be set to.
+#[derive(Debug, Serialize)]
+pub(in crate::web) struct FilterForm {
+    q: String,
+    kind: String,
+    agent: String,
+    tool: String,
+    session: String,
+    owner: String,
+    risk: String,
+    deadline: String,
+    mine: bool,
+    sort: String,
+    is_filtered: bool,
+    tools: Vec<String>,
+    risks: Vec<(&'static str, &'static str)>,
+    deadlines: Vec<(&'static str, &'static str)>,
 }
 
 /// Something that waits.
@@ -57,47 +87,146 @@ pub(in crate::web) struct Item {
     expires: Option<ShownInstant>,
     is_late: bool,
     assignee: Option<String>,
+    risk: Option<RiskShown>,
+    may_decide: bool,
+    /// Whether it can be decided together with others.
+    is_approval: bool,
 }
 
-pub(in crate::web) fn filters(current: Option<HoldKind>) -> Vec<Filter> {
-    let all = Filter { label: "All", href: "/".into(), is_current: current.is_none() };
-    let of_kind = KINDS.iter().map(|(word, label, kind)| Filter {
-        label,
-        href: format!("/?kind={word}"),
-        is_current: current == Some(*kind),
-    });
-    std::iter::once(all).chain(of_kind).collect()
+impl Pager {
+    /// The ways on and back of a list at this place. `back` has the cursors of the pages before, the nearest last.
+    pub(in crate::web) fn of(path: &str, query: &str, at: (&str, &str), next: Option<u64>) -> Pager {
+        let (cursor, back) = at;
+        let address = |cursor: &str, back: &str| {
+            let place = crate::http::filters::written(&[("cursor", cursor), ("back", back)]);
+            let all: Vec<&str> =
+                [query, place.as_str()].into_iter().filter(|part| !part.is_empty()).collect();
+            match all.as_slice() {
+                [] => path.to_owned(),
+                all => format!("{path}?{}", all.join("&")),
+            }
+        };
+        let before: Vec<&str> = back.split('.').filter(|part| !part.is_empty()).collect();
+        let behind = |last: &str| {
+            let all: Vec<&str> = before.iter().copied().chain([last]).collect();
+            all[all.len().saturating_sub(BACK_MAX)..].join(".")
+        };
+        // The first page has no cursor; 0 stands for it.
+        let here = if cursor.is_empty() { "0" } else { cursor };
+        let previous = before.split_last().map(|(last, rest)| {
+            let last = if *last == "0" { "" } else { *last };
+            address(last, &rest.join("."))
+        });
+        Pager {
+            next: next.map(|next| address(&next.to_string(), &behind(here))),
+            back: previous,
+            first: (!cursor.is_empty()).then(|| address("", "")),
+        }
+    }
 }
 
-pub(in crate::web) fn agents(settings: &Settings) -> Vec<String> {
-    settings.agents.keys().map(ToString::to_string).collect()
+pub(in crate::web) fn page(
+    filters: &PendingFilters,
+    found: &HoldsFound,
+    counts: &[(HoldKind, u64)],
+    settings: &Settings,
+    now: Timestamp,
+) -> WaitingPage {
+    let query = filters.query();
+    WaitingPage {
+        kinds: kinds(filters, counts),
+        total: counts.iter().map(|(_, count)| count).sum(),
+        filters: form(filters, settings),
+        items: found.items.iter().map(|view| item(view, now)).collect(),
+        queue: encoded(&query),
+        pager: Pager::of("/", &query, (&filters.cursor, &filters.back), found.next),
+        query,
+        is_cut: found.is_cut,
+        agents: settings.agents.keys().map(ToString::to_string).collect(),
+    }
+}
+
+/// The other filters stay when another kind is chosen.
+fn kinds(filters: &PendingFilters, counts: &[(HoldKind, u64)]) -> Vec<KindLink> {
+    let link = |word: &str, label: &'static str, count: u64| {
+        let query = PendingFilters { kind: word.to_owned(), ..filters.clone() }.query();
+        let href = if query.is_empty() { "/".to_owned() } else { format!("/?{query}") };
+        KindLink { label, href, is_current: filters.kind == word, count }
+    };
+    let of = |kind: HoldKind| counts.iter().find(|(known, _)| *known == kind).map_or(0, |(_, count)| *count);
+    let all = link("", "All", counts.iter().map(|(_, count)| count).sum());
+    std::iter::once(all).chain(KINDS.iter().map(|(word, label, kind)| link(word, label, of(*kind)))).collect()
+}
+
+fn form(filters: &PendingFilters, settings: &Settings) -> FilterForm {
+    let mut tools: Vec<String> =
+        settings.agents.values().flat_map(|agent| agent.tools.keys()).map(ToString::to_string).collect();
+    tools.sort();
+    tools.dedup();
+    FilterForm {
+        q: filters.q.clone(),
+        kind: filters.kind.clone(),
+        agent: filters.agent.clone(),
+        tool: filters.tool.clone(),
+        session: filters.session.clone(),
+        owner: filters.owner.clone(),
+        risk: filters.risk.clone(),
+        deadline: filters.deadline.clone(),
+        mine: filters.mine == "1",
+        sort: filters.sort.clone(),
+        is_filtered: filters.is_filtered(),
+        tools,
+        risks: RISKS.map(|(word, label, _)| (word, label)).to_vec(),
+        deadlines: DEADLINES.to_vec(),
+    }
+}
+
+/// What is asked, in a line.
+pub(in crate::web) fn title(view: &HoldView) -> String {
+    let tool = view.row.tool.as_ref().map_or_else(|| "the run".to_owned(), ToString::to_string);
+    let question = view.ask.question.as_ref().and_then(Body::inline).map(str::to_owned);
+    match view.row.kind {
+        HoldKind::Approval => format!("Approve {tool}?"),
+        HoldKind::Input => question.unwrap_or_else(|| "The agent asks for input".into()),
+        HoldKind::External => question.unwrap_or_else(|| format!("Waiting for the result of {tool}")),
+        HoldKind::Auth => question.unwrap_or_else(|| format!("{tool} needs a login")),
+        HoldKind::Recovery => format!("Did {tool} take effect?"),
+    }
 }
 
 pub(in crate::web) fn item(view: &HoldView, now: Timestamp) -> Item {
     let row = &view.row;
-    let tool = row.tool.as_ref().map_or_else(|| "the run".to_owned(), ToString::to_string);
-    let question = view.ask.question.as_ref().and_then(Body::inline).map(str::to_owned);
-    let arguments = view.arguments.as_ref().map(|arguments| shortened(arguments.text()));
-    let (title, summary) = match row.kind {
-        HoldKind::Approval => (format!("Approve {tool}?"), arguments),
-        HoldKind::Input => (question.unwrap_or_else(|| "The agent asks for input".into()), None),
-        HoldKind::External => (question.unwrap_or_else(|| format!("Waiting for the result of {tool}")), None),
-        HoldKind::Auth => (question.unwrap_or_else(|| format!("{tool} needs a login")), None),
-        HoldKind::Recovery => (format!("Did {tool} take effect?"), arguments),
+    let summary = match row.kind {
+        HoldKind::Approval | HoldKind::Recovery => view.arguments.as_ref().map(|json| readable(json.text())),
+        HoldKind::Input | HoldKind::External | HoldKind::Auth => None,
     };
     let (word, ..) = KINDS[KINDS.iter().position(|(.., kind)| *kind == row.kind).unwrap_or_default()];
     Item {
         id: row.id.to_string(),
         kind: labels::kind(row.kind),
         kind_word: word,
-        title: shortened(&title),
+        title: shortened(&title(view)),
         reason: view.ask.reason.as_deref().map(shortened),
-        summary,
+        summary: summary.as_deref().map(shortened),
         agent: row.agent.to_string(),
         opened: ShownInstant::new(row.opened_at, now),
         expires: row.expires_at.map(|at| ShownInstant::new(at, now)),
         is_late: row.expires_at.is_some_and(|at| at <= now),
         assignee: row.assignee.as_ref().map(ToString::to_string),
+        risk: call::risk(view.risk),
+        may_decide: view.may_decide,
+        is_approval: row.kind == HoldKind::Approval,
+    }
+}
+
+/// The only text of the arguments, where there is one; otherwise all of it on one line, with real characters.
+pub(in crate::web) fn readable(json: &str) -> String {
+    let Ok(value) = serde_json::from_str::<serde_json::Value>(json) else { return json.to_owned() };
+    let only =
+        value.as_object().filter(|members| members.len() == 1).and_then(|members| members.values().next());
+    match only.and_then(serde_json::Value::as_str) {
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
     }
 }
 
@@ -105,5 +234,31 @@ fn shortened(text: &str) -> String {
     match text.char_indices().nth(SUMMARY_MAX) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_walked_forwards_and_back() {
+        let first = Pager::of("/", "kind=input", ("", ""), Some(7));
+        assert_eq!(first.next.as_deref(), Some("/?kind=input&cursor=7&back=0"));
+        assert_eq!((first.back, first.first), (None, None));
+        let second = Pager::of("/", "", ("7", "0"), Some(9));
+        assert_eq!(second.next.as_deref(), Some("/?cursor=9&back=0.7"));
+        assert_eq!((second.back.as_deref(), second.first.as_deref()), (Some("/"), Some("/")));
+        let third = Pager::of("/", "", ("9", "0.7"), None);
+        assert_eq!((third.next, third.back.as_deref()), (None, Some("/?cursor=7&back=0")));
+        let long = vec!["1"; 50].join(".");
+        let far = Pager::of("/", "", ("2", &long), Some(3)).next.unwrap();
+        assert_eq!(far.split('.').count(), BACK_MAX);
+    }
+
+    #[test]
+    fn a_summary_is_what_people_read() {
+        assert_eq!(readable(r#"{"command": "echo M\u00fcller"}"#), "echo Müller");
+        assert_eq!(readable(r#"{"a": 1, "b": "x"}"#), r#"{"a":1,"b":"x"}"#);
     }
 }

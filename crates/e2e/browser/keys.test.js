@@ -1,0 +1,107 @@
+// Deciding by keyboard alone in Debian's Chromium.
+//
+// WCAG 2.1.4: single keys can be switched off, and are never taken from somebody who types. A call that cannot be undone is not
+// approved by one key.
+
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { launch, Server } from './server.js';
+import { watch } from './watch.js';
+
+let browser;
+let server;
+let context;
+let page;
+let troubles;
+
+before(async () => { browser = await launch(); });
+after(async () => { await browser.close(); });
+beforeEach(async () => {
+  troubles = [];
+  server = await new Server().start();
+  context = await browser.newContext();
+  page = watch(await context.newPage(), () => server.base, troubles);
+});
+afterEach(async () => {
+  await context.close();
+  await server.stop();
+  assert.deepEqual(troubles, []);
+});
+
+const focused = () => page.evaluate('document.activeElement.textContent || document.activeElement.name || document.activeElement.tagName');
+const ready = () => page.waitForFunction('performance.getEntriesByType("resource").some((one) => one.name.includes("/events"))');
+
+test('j and k move, Enter opens, a needs a second key where nothing can be undone, d asks for the reason', async () => {
+  for (const input of ['First', 'Second', 'Third']) await server.held('ops', input);
+  await page.goto(`${server.base}/sessions`);
+  await ready();
+  await page.keyboard.press('j');
+  assert.match(await focused(), /Third/);
+  await page.keyboard.press('J');
+  assert.match(await focused(), /Second/);
+  await page.keyboard.press('k');
+  await page.keyboard.press('j');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'Conversation with ops' }).waitFor();
+  await ready();
+  await page.keyboard.press('A');
+  await page.locator('#live').getByText('cannot be undone').waitFor();
+  assert.match(await focused(), /Approve/);
+  assert.deepEqual(server.effects(), [], 'one key approves nothing that cannot be undone');
+  await page.keyboard.press('Enter');
+  await page.getByText('Approved by local').waitFor();
+  assert.equal(server.effects().length, 1);
+  await page.goBack();
+  await page.goto(`${server.base}/sessions`);
+  await ready();
+  await page.keyboard.press('j');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'Conversation with ops' }).waitFor();
+  await ready();
+  await page.keyboard.press('d');
+  assert.equal(await focused(), 'reason');
+  await page.keyboard.type('just a jacket, not a deed');
+  assert.equal(await page.getByLabel('Reason to deny').inputValue(), 'just a jacket, not a deed', 'keys are not taken from fields');
+  await page.keyboard.press('Enter');
+  await page.getByText('Denied by local').waitFor();
+});
+
+test('a call that can be undone is approved by one key, and keys can be switched off', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'standfast-keys-'));
+  writeFileSync(join(folder, 'script.yaml'), 'replies:\n- calls:\n  - {tool: read_file, arguments: {path: a.txt}}\n- text: done\n');
+  writeFileSync(join(folder, 'standfast.yaml'), `
+llms: {script: {type: scripted, script: script.yaml}}
+session_stores: {main: {backend: sql, sql: {driver: sqlite, database: ./sessions.db}}}
+tools: {read_file: {type: read_file, requires_approval: true}}
+agents: {helper: {llm: script, session_store: main, tools: [read_file], task: {}}}
+`);
+  const other = await new Server('--config', join(folder, 'standfast.yaml')).start();
+  page = watch(await context.newPage(), () => other.base, troubles);
+  const begin = async () => {
+    const run = await other.held('helper');
+    const { session } = await other.api(run.run);
+    await page.goto(`${other.base}/sessions/${session}?agent=helper`);
+    await ready();
+  };
+  await page.goto(`${other.base}/`);
+  await ready();
+  await page.keyboard.press('?');
+  await page.getByRole('heading', { name: 'Keyboard shortcuts' }).waitFor();
+  await page.getByLabel('Use these shortcuts').uncheck();
+  await begin();
+  await page.keyboard.press('a');
+  await page.getByRole('button', { name: '✓ Approve', exact: true }).waitFor();
+  await page.goto(`${other.base}/me`);
+  await page.getByLabel('Use these shortcuts').check();
+  await begin();
+  await page.keyboard.press('e');
+  assert.equal(await focused(), await page.getByLabel('Arguments (JSON)').textContent());
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('a');
+  await page.getByText('Approved by local').waitFor();
+  await other.stop();
+  rmSync(folder, { recursive: true, force: true });
+});

@@ -1,0 +1,204 @@
+// Pages that are open while something happens, in Debian's Chromium: what changes is shown, what a person typed stays, and a
+// server or a stream that is gone is said.
+//
+// S0-75: a page looks by itself while there is no stream. T7: what is shown is what is decided, also when it changes meanwhile.
+
+import assert from 'node:assert/strict';
+import { createServer, request as ask } from 'node:http';
+import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { launch, Server } from './server.js';
+import { until, watch } from './watch.js';
+
+let browser;
+let server;
+let context;
+let page;
+let troubles;
+
+/** A server that is down, and a stream that is cut, are errors to Chromium. */
+const DOWN = /ERR_(CONNECTION_REFUSED|CONNECTION_RESET|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE)|status of (409|502)/;
+
+before(async () => { browser = await launch(); });
+after(async () => { await browser.close(); });
+beforeEach(async () => {
+  troubles = [];
+  server = await new Server().start();
+  context = await browser.newContext();
+  page = watch(await context.newPage(), () => server.base, troubles, DOWN);
+});
+afterEach(async () => {
+  await context.close();
+  await server.stop();
+  assert.deepEqual(troubles, []);
+});
+
+const open = (path, on = page) => on.goto(server.base + path);
+const live = (on = page) => on.locator('#live');
+
+test('what changes is shown without a reload, and what somebody types, selects and unfolds stays', async () => {
+  await open('/sessions');
+  await page.evaluate('window.isTheSame = true');
+  const box = page.getByLabel('Message');
+  await box.fill('half a sentence');
+  await box.evaluate((field) => field.setSelectionRange(2, 6));
+  await server.held('ops', 'Free some space');
+  await page.getByRole('link', { name: /Free some space/ }).waitFor();
+  const kept = await box.evaluate((field) => [field.value, field.selectionStart, field.selectionEnd, field === document.activeElement]);
+  assert.deepEqual(kept, ['half a sentence', 2, 6, true]);
+  await server.held('travel', 'Second');
+  await page.getByRole('link', { name: /Second/ }).waitFor();
+  assert.equal(await box.inputValue(), 'half a sentence');
+  assert.equal(await page.evaluate('window.isTheSame'), true, 'the page was not loaded again');
+});
+
+test('of two people who decide, one does; the other sees it at once', async () => {
+  const { run } = await server.held('ops');
+  const address = await sessionOf(run);
+  const other = watch(await (await browser.newContext()).newPage(), () => server.base, troubles, DOWN);
+  await open(address);
+  await open(address, other);
+  await other.getByLabel('Reason to deny').fill('I am still reading');
+  await page.getByRole('button', { name: '✓ Approve', exact: true }).click();
+  await other.getByText('Approved by local').waitFor();
+  assert.equal(await other.getByRole('button', { name: /Deny/ }).count(), 0);
+  assert.equal(server.effects().length, 1);
+  await other.context().close();
+});
+
+test('of two people who decide without JavaScript, the second is told', async () => {
+  const { run } = await server.held('ops');
+  const address = await sessionOf(run);
+  const plain = await browser.newContext({ javaScriptEnabled: false });
+  const [first, second] = [await plain.newPage(), await plain.newPage()];
+  await open(address, first);
+  await open(address, second);
+  await first.getByRole('button', { name: '✓ Approve', exact: true }).click();
+  await first.getByText('Approved by local').waitFor();
+  await second.getByRole('button', { name: '✕ Deny' }).click();
+  await second.getByRole('alert').getByText('Already decided').waitFor();
+  await second.getByText('Approved by local').waitFor();
+  assert.equal(server.effects().length, 1);
+  await plain.close();
+});
+
+test('kill -9 and restart while a page is open: it says so, comes back, and nothing that was typed is lost', async () => {
+  const { run } = await server.held('ops');
+  await open(await sessionOf(run));
+  await page.getByLabel('Reason to deny').fill('not yet');
+  await server.kill();
+  await live().getByText('Live updates are interrupted').waitFor();
+  await server.start();
+  await live().getByText('Connected again').waitFor();
+  assert.equal(await page.getByLabel('Reason to deny').inputValue(), 'not yet');
+  await page.getByRole('button', { name: '✕ Deny' }).click();
+  await page.getByText('Denied by local').waitFor();
+  assert.deepEqual(server.effects(), []);
+});
+
+test('a reload in the middle of typing brings back the page, and the task', async () => {
+  const { run } = await server.held('ops');
+  await open(await sessionOf(run));
+  await page.getByLabel('Reason to deny').fill('half');
+  await page.reload();
+  await page.getByText('⏸️ Task paused - waiting for your input').waitFor();
+  await page.getByRole('button', { name: '✓ Approve', exact: true }).click();
+  await page.getByText('Approved by local').waitFor();
+  assert.equal(server.effects().length, 1);
+});
+
+/** Something in between that lets no stream through. */
+async function cutter() {
+  const proxy = createServer((asked, answer) => {
+    if (asked.url.startsWith('/events')) { answer.writeHead(502).end(); return; }
+    const headers = { ...asked.headers, host: `127.0.0.1:${server.port}` };
+    if (headers.origin) headers.origin = server.base;
+    const onward = ask({ port: server.port, method: asked.method, path: asked.url, headers }, (got) => {
+      answer.writeHead(got.statusCode, got.headers);
+      got.pipe(answer);
+    });
+    onward.on('error', () => answer.destroy());
+    asked.pipe(onward);
+  });
+  await new Promise((resolve) => { proxy.listen(0, '127.0.0.1', resolve); });
+  return { base: `http://127.0.0.1:${proxy.address().port}`, close: () => { proxy.closeAllConnections(); proxy.close(); } };
+}
+
+test('where streams are cut, the page looks by itself', async () => {
+  const proxy = await cutter();
+  const visitor = watch(await context.newPage(), () => proxy.base, troubles, DOWN);
+  await visitor.goto(`${proxy.base}/sessions`);
+  await visitor.locator('#live').getByText('Live updates are interrupted').waitFor();
+  await server.held('ops', 'Through a proxy');
+  await visitor.getByRole('link', { name: /Through a proxy/ }).waitFor();
+  await visitor.close();
+  proxy.close();
+});
+
+test('a call that changes under somebody’s eyes is not exchanged: they are told (T7)', async () => {
+  const { run } = await server.held('ops');
+  await page.route('**/sessions/**', async (route) => {
+    if (!route.request().headers()['x-standfast-fragment']) { await route.continue(); return; }
+    const response = await route.fetch();
+    await route.fulfill({ response, body: (await response.text()).replaceAll('name="revision" value="0"', 'name="revision" value="7"') });
+  });
+  await open(await sessionOf(run));
+  await live().getByText('The call changed since you saw it').waitFor();
+  assert.equal(await page.locator('form[data-action=approve] input[name=revision]').inputValue(), '0');
+});
+
+test('words are shown while a model speaks, and replaced by its reply', async () => {
+  const model = await speakingModel();
+  const speaking = await new Server('--config', model.config).start();
+  const reader = watch(await context.newPage(), () => speaking.base, troubles, DOWN);
+  await reader.goto(`${speaking.base}/sessions`);
+  await reader.getByLabel('Message').fill('Say something');
+  await reader.getByRole('button', { name: 'Send' }).click();
+  await until('the model is asked', () => model.isAsked());
+  await reader.getByText('The agent is working').waitFor();
+  await until('the page listens', async () => { model.say('Once upon '); return await reader.locator('#live-words').count() > 0; });
+  await reader.locator('#live-words').getByText('Once upon').waitFor();
+  model.end('a time <b>there</b> was');
+  await reader.locator('.talk.agent').getByText('a time <b>there</b> was').waitFor();
+  assert.equal(await reader.locator('#live-words').count(), 0);
+  await reader.close();
+  await speaking.stop();
+  model.close();
+});
+
+/** A model that says what the test tells it to, when it tells it. */
+async function speakingModel() {
+  const { mkdtempSync, rmSync, writeFileSync } = await import('node:fs');
+  const { tmpdir } = await import('node:os');
+  const { join } = await import('node:path');
+  const folder = mkdtempSync(join(tmpdir(), 'standfast-speaks-'));
+  let answer;
+  const piece = (delta, finish = null) => `data: ${JSON.stringify({ id: 'x', object: 'chat.completion.chunk', choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
+  const provider = createServer((asked, answering) => {
+    asked.resume();
+    asked.on('end', () => {
+      answering.writeHead(200, { 'content-type': 'text/event-stream' });
+      answering.write(piece({ role: 'assistant', content: '' }));
+      answer = answering;
+    });
+  });
+  await new Promise((resolve) => { provider.listen(0, '127.0.0.1', resolve); });
+  const config = join(folder, 'standfast.yaml');
+  writeFileSync(config, `
+llms: {gpt: {type: openai, model: gpt-4o, api_key: none, base_url: 'http://127.0.0.1:${provider.address().port}/v1'}}
+session_stores: {main: {backend: sql, sql: {driver: sqlite, database: ./sessions.db}}}
+agents: {talker: {llm: gpt, session_store: main, task: {}, reasoning: {enable_streaming: true}}}
+`);
+  return {
+    config,
+    isAsked: () => answer !== undefined,
+    say: (text) => answer.write(piece({ content: text })),
+    end: (text) => { answer.write(piece({ content: text })); answer.write(piece({}, 'stop')); answer.end('data: [DONE]\n\n'); },
+    close: () => { provider.closeAllConnections(); provider.close(); rmSync(folder, { recursive: true, force: true }); },
+  };
+}
+
+/** The conversation of a run. */
+async function sessionOf(run) {
+  const { session } = await server.api(run);
+  return `/sessions/${session}?agent=ops`;
+}

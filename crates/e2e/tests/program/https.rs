@@ -1,0 +1,177 @@
+//! https from both ends: the server with a certificate of its own, taken anew when it changes; the client commands with the
+//! authorities that they are given, and with a profile.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use standfast_testkit::{Process, serve_command, standfast, start, text, until};
+use tempfile::TempDir;
+
+const SCRIPT: &str = "replies:\n- text: done\n";
+
+const CONFIG: &str = "
+session_stores: {main-db: {backend: sql, sql: {driver: sqlite, database: ./kept.db}}}
+agents: {ops: {llm: script, session_store: main-db, task: {}}}
+server: {tls: {certificate: cert.pem, key: key.pem}, auth: {api_keys: true}}
+";
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn openssl(folder: &Path, line: &str) {
+    let output = Command::new("openssl").args(line.split(' ')).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{line}: {}", said(&output));
+}
+
+/// A certificate for this machine, from an authority that nobody knows, with this serial number.
+fn certify(folder: &Path, serial: u32) {
+    if !folder.join("ca.pem").exists() {
+        openssl(
+            folder,
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -keyout ca.key -out ca.pem -subj /CN=Authority",
+        );
+    }
+    std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1,DNS:localhost\n").unwrap();
+    openssl(
+        folder,
+        "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout new.key -out new.csr -subj /CN=localhost",
+    );
+    openssl(
+        folder,
+        &format!(
+            "x509 -req -in new.csr -CA ca.pem -CAkey ca.key -set_serial {serial} -days 2 -extfile names -out new.pem"
+        ),
+    );
+    std::fs::rename(folder.join("new.key"), folder.join("key.pem")).unwrap();
+    std::fs::rename(folder.join("new.pem"), folder.join("cert.pem")).unwrap();
+}
+
+fn served() -> (TempDir, Process, String) {
+    let folder = standfast_testkit::folder(&[("script", SCRIPT)], CONFIG);
+    certify(folder.path(), 1);
+    let config = folder.path().join("standfast.yaml");
+    let made =
+        standfast().args(["keys", "create", "--user", "ann", "--config"]).arg(&config).output().unwrap();
+    assert!(made.status.success(), "{}", said(&made));
+    let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let mut command = serve_command(folder.path());
+    let server =
+        start(command.env("RUST_LOG", "info").stderr(File::create(folder.path().join("log")).unwrap()));
+    (folder, server, key)
+}
+
+/// A command of somebody whose home is this folder.
+fn types(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = standfast();
+    command.args(arguments).env("HOME", folder).current_dir(folder);
+    for other in ["XDG_CONFIG_HOME", "STANDFAST_KEY", "STANDFAST_SERVER", "STANDFAST_AUTHORITY"] {
+        command.env_remove(other);
+    }
+    command
+}
+
+/// A certificate is trusted because of its authority, never because nobody looked; a profile remembers server, key and
+/// authority, for its owner's eyes, and its key goes to no other server.
+#[test]
+fn a_client_trusts_the_authorities_it_is_given() {
+    let (folder, server, key) = served();
+    let path = folder.path();
+    assert!(server.base.starts_with("https://127.0.0.1:"), "{}", server.base);
+    let asked = ["holds", "--server", &server.base];
+    let untrusted = types(path, &asked).env("STANDFAST_KEY", &key).output().unwrap();
+    assert_eq!(untrusted.status.code(), Some(2), "{}", said(&untrusted));
+    let with_authority = [&asked[..], &["--authority", "ca.pem"]].concat();
+    let trusted = types(path, &with_authority).env("STANDFAST_KEY", &key).output().unwrap();
+    assert!(trusted.status.success(), "{}", said(&trusted));
+
+    let login = ["login", &server.base, "--authority", "ca.pem"];
+    let refused = types(path, &login).env("STANDFAST_KEY", "sf_aaaaaaaa_bbbb").output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    let profile = path.join(".config/standfast/profile.json");
+    assert!(!profile.exists(), "what does not work is not remembered");
+    let done = types(path, &login).env("STANDFAST_KEY", &key).output().unwrap();
+    assert!(done.status.success() && !said(&done).contains(&key), "{}", said(&done));
+    assert_eq!(std::fs::metadata(&profile).unwrap().permissions().mode() & 0o777, 0o600);
+    let sent = types(path, &["send", "ops", "hello", "--wait", "--json"]).output().unwrap();
+    let run: serde_json::Value =
+        serde_json::from_slice(&sent.stdout).unwrap_or_else(|_| panic!("{}", said(&sent)));
+    assert_eq!(text(&run["status"]), "completed");
+
+    let other = standfast_testkit::folder(
+        &[("script", SCRIPT)],
+        &CONFIG.replace("tls: {certificate: cert.pem, key: key.pem}, ", ""),
+    );
+    let other = start(&mut serve_command(other.path()));
+    let elsewhere = types(path, &["holds", "--server", &other.base]).output().unwrap();
+    assert!(said(&elsewhere).contains("requires an API key"), "no key went there: {}", said(&elsewhere));
+    std::fs::set_permissions(&profile, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let open = types(path, &["holds"]).output().unwrap();
+    assert!(said(&open).contains("run chmod 600 on it"), "{}", said(&open));
+    assert!(types(path, &["logout"]).output().unwrap().status.success());
+    assert!(!profile.exists());
+}
+
+/// The serial number of the certificate that a server shows.
+fn serial(server: &Process) -> String {
+    let address = server.base.strip_prefix("https://").unwrap();
+    let mut command = Command::new("openssl");
+    command.args(["s_client", "-connect", address]).stdin(Stdio::null());
+    let shown = command.output().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shown"), shown.stdout).unwrap();
+    let mut command = Command::new("openssl");
+    let read =
+        command.args(["x509", "-noout", "-serial", "-in"]).arg(folder.path().join("shown")).output().unwrap();
+    String::from_utf8(read.stdout).unwrap().trim().to_owned()
+}
+
+/// A new certificate is taken without a restart; one that is none changes nothing. HTTP/2 and HTTP/1.1 are both spoken.
+#[test]
+fn a_changed_certificate_is_taken() {
+    let (folder, server, key) = served();
+    let log = || std::fs::read_to_string(folder.path().join("log")).unwrap();
+    assert_eq!(serial(&server), "serial=01");
+    std::fs::write(folder.path().join("cert.pem"), "no certificate").unwrap();
+    until("the bad one is told", || log().contains("the changed certificate is invalid"));
+    assert_eq!(serial(&server), "serial=01");
+    certify(folder.path(), 2);
+    until("the new one is shown", || serial(&server) == "serial=02");
+    for version in ["--http2", "--http1.1"] {
+        let mut curl = Command::new("curl");
+        curl.args([
+            "-sS",
+            version,
+            "--cacert",
+            "ca.pem",
+            "-w",
+            " %{http_version}",
+            "-H",
+            &format!("authorization: Bearer {key}"),
+        ]);
+        let answer =
+            curl.arg(format!("{}/api/v1/holds", server.base)).current_dir(folder.path()).output().unwrap();
+        let expected = if version == "--http2" { " 2" } else { " 1.1" };
+        assert!(
+            said(&answer).ends_with(expected) && said(&answer).contains("\"holds\""),
+            "{}",
+            said(&answer)
+        );
+    }
+    // Whoever speaks plain HTTP is not answered.
+    let plain = server.base.replace("https://", "http://");
+    assert!(!Command::new("curl").args(["-sS", "-m", "10", &plain]).output().unwrap().status.success());
+}
+
+/// A certificate that is not there is told with its key in the configuration.
+#[test]
+fn a_certificate_that_is_missing_is_told() {
+    let folder = standfast_testkit::folder(&[("script", SCRIPT)], CONFIG);
+    let output = serve_command(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("server.tls: cannot use the certificate"), "{}", said(&output));
+}

@@ -1,0 +1,331 @@
+//! Rules of a configuration file, with the real binary: what they allow, hold and deny, who may decide, and trying them out
+//! before they act.
+//!
+//! The walk-through of the guide is run here: its file, and its commands in their order.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::{Value, json};
+use standfast_testkit::{Process as Server, folder, serve, standfast, text};
+
+const GUIDE: &str = include_str!("../../../../docs/policy-walk-through.md");
+
+/// One reply that writes these files, and one that ends the run.
+fn writes(paths: &[&str]) -> String {
+    let call = |path: &&str| json!({"tool": "write_file", "arguments": json!({"path": path, "content": "x"}).to_string()});
+    let calls: Vec<Value> = paths.iter().map(call).collect();
+    json!({"replies": [{"calls": calls}, {"text": "done"}]}).to_string()
+}
+
+fn run(arguments: &[&str], folder: &Path) -> Output {
+    standfast().args(arguments).current_dir(folder).env_remove("STANDFAST_KEY").output().unwrap()
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
+        panic!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+fn key(folder: &Path, who: &[&str]) -> String {
+    let made = run(&[&["keys", "create", "--config", "standfast.yaml"], who].concat(), folder);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    String::from_utf8(made.stdout).unwrap().trim().to_owned()
+}
+
+fn ask(server: &Server, key: &str, arguments: &[&str]) -> Value {
+    server.ask_anyway(&[arguments, &["--key", key]].concat())
+}
+
+/// The file of the walk-through.
+fn team() -> String {
+    let (_, rest) = GUIDE.split_once("```yaml team\n").unwrap();
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+/// Replaces the configuration of a folder, as an editor does, and waits until the server has read it.
+fn replaced(folder: &Path, text: &str) {
+    std::fs::write(folder.join("new.yaml"), text).unwrap();
+    std::fs::rename(folder.join("new.yaml"), folder.join("standfast.yaml")).unwrap();
+}
+
+fn team_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("workspace")).unwrap();
+    for below in ["notes", "production"] {
+        std::fs::create_dir(folder.path().join("workspace").join(below)).unwrap();
+    }
+    let script = writes(&["notes/today.md", "production/app.yaml", ".env"]);
+    std::fs::write(folder.path().join("team.script.yaml"), script).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), team()).unwrap();
+    folder
+}
+
+fn exists(folder: &Path, name: &str) -> bool {
+    folder.join("workspace").join(name).exists()
+}
+
+/// S1-7, C24, C32: the walk-through of the guide: observe holds nothing and records what would have been; the back-test counts
+/// it; switched on, the rules allow, hold and deny; the owner is not on the list of approvers, and two of the others must agree.
+#[test]
+fn the_walk_through_of_the_guide() {
+    for command in [
+        "standfast validate team.yaml",
+        "standfast policy test team.yaml",
+        "standfast policy explain team.yaml RUN:2",
+        "standfast policy diff team.yaml enforced.yaml",
+        "standfast holds show HOLD",
+        "standfast holds approve HOLD --key KEY-OF-BOB",
+    ] {
+        assert!(GUIDE.contains(&format!("$ {command}\n")), "{command}");
+    }
+    let folder = team_folder();
+    let at = folder.path();
+    let valid = run(&["validate", "standfast.yaml"], at);
+    assert!(valid.status.success(), "{}", String::from_utf8_lossy(&valid.stdout));
+    let server = serve(at);
+    let (ann, bob, cy) = (
+        key(at, &["--user", "ann"]),
+        key(at, &["--user", "bob", "--group", "ops"]),
+        key(at, &["--user", "cy", "--group", "ops"]),
+    );
+    // Observed: everything runs.
+    let first = ask(&server, &ann, &["send", "ops", "prepare the release", "--wait"]);
+    assert_eq!(first["status"], "completed", "{first}");
+    assert!(exists(at, "production/app.yaml") && exists(at, ".env") && exists(at, "notes/today.md"));
+    let log = ask(&server, &ann, &["show", text(&first["id"])]).to_string();
+    assert_eq!(
+        log.matches(r#""observed":{"effect":"hold","rules":["rule:production"]}"#).count(),
+        1,
+        "{log}"
+    );
+    assert_eq!(log.matches(r#""observed":{"effect":"deny","rules":["rule:secrets"]}"#).count(), 1, "{log}");
+    // Back-test.
+    let tested = json_of(&run(&["policy", "test", "standfast.yaml", "--json"], at));
+    assert_eq!(tested["calls"], 3, "{tested}");
+    for effect in ["deny", "hold", "allow"] {
+        assert_eq!(tested["by_effect"][effect]["outcomes"], json!({"ran": 1}), "{tested}");
+    }
+    let told = String::from_utf8(run(&["policy", "test", "standfast.yaml"], at).stdout).unwrap();
+    let shown = GUIDE.split_once("3 stored calls\n").unwrap().1.split_once("```").unwrap().0;
+    assert!(told.starts_with(&format!("3 stored calls\n{shown}")), "{told}");
+    let call = format!("{}:2", text(&first["id"]));
+    let explained = json_of(&run(&["policy", "explain", "standfast.yaml", &call, "--json"], at));
+    assert_eq!(
+        (&explained["effect"], &explained["observed"]),
+        (&json!("allow"), &json!("hold")),
+        "{explained}"
+    );
+    // Switched on.
+    let enforced = team().replace("  mode: observe\n", "");
+    std::fs::write(at.join("enforced.yaml"), &enforced).unwrap();
+    let differs = run(&["policy", "diff", "standfast.yaml", "enforced.yaml"], at);
+    assert_eq!(String::from_utf8_lossy(&differs.stdout), "~ mode\nno call became looser\n");
+    assert!(differs.status.success());
+    let back = run(&["policy", "diff", "enforced.yaml", "standfast.yaml", "--json"], at);
+    assert_eq!(back.status.code(), Some(1), "observing is looser");
+    let looser = json_of(&back)["looser"].to_string();
+    assert!(looser.contains("rule:production") && looser.contains("rule:secrets"), "{looser}");
+    for file in ["production/app.yaml", ".env", "notes/today.md"] {
+        std::fs::remove_file(at.join("workspace").join(file)).unwrap();
+    }
+    drop(server);
+    replaced(at, &enforced);
+    let server = serve(at);
+    let second = ask(&server, &ann, &["send", "ops", "prepare the release", "--wait"]);
+    assert_eq!(second["status"], "held", "{second}");
+    assert!(exists(at, "notes/today.md") && !exists(at, "production/app.yaml") && !exists(at, ".env"));
+    let id = text(&second["holds"][0]["id"]).to_owned();
+    let seen = ask(&server, &ann, &["holds", "show", &id]);
+    assert_eq!(seen["because"], json!(["this is what customers run on"]), "{seen}");
+    assert_eq!((&seen["risk"], &seen["reversible"]), (&json!("high"), &json!(false)), "{seen}");
+    assert_eq!(seen["deciders"], "2 of group:ops", "{seen}");
+    assert_eq!(
+        (&seen["may_decide"], &seen["why_not"]),
+        (&json!(false), &json!("you are not one of its approvers"))
+    );
+    let refused = server.output(&["holds", "approve", &id, "--key", &ann]);
+    assert!(!refused.status.success());
+    // Two approve.
+    let listed = ask(&server, &bob, &["holds"]).to_string();
+    assert!(listed.contains(&id), "those whom a rule names see the hold: {listed}");
+    let one = ask(&server, &bob, &["holds", "approve", &id]);
+    assert_eq!(
+        (&one["outcome"], &one["votes"], &one["votes_needed"]),
+        (&json!("voted"), &json!(1), &json!(2)),
+        "{one}"
+    );
+    let again = ask(&server, &bob, &["holds", "approve", &id]);
+    assert_eq!(again["outcome"], "repeated", "one person counts once: {again}");
+    assert!(!exists(at, "production/app.yaml"));
+    let two = ask(&server, &cy, &["holds", "approve", &id]);
+    assert_eq!(two["outcome"], "decided", "{two}");
+    let ended = server.ask(&["show", text(&second["id"]), "--key", &ann]);
+    let status = || {
+        standfast_testkit::of_run(&server.ask(&["show", text(&second["id"]), "--key", &ann]))["status"]
+            .clone()
+    };
+    for _ in 0..200 {
+        if status() == "completed" {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(status(), "completed", "{ended}");
+    assert!(exists(at, "production/app.yaml") && !exists(at, ".env"));
+    let log = ask(&server, &ann, &["show", text(&second["id"])]).to_string();
+    assert!(log.contains("secrets are not written by agents"), "the model is told why: {log}");
+    let explained = json_of(&run(&["policy", "explain", "standfast.yaml", &id, "--json"], at));
+    assert_eq!(explained["decided_by"], json!(["rule:production"]), "{explained}");
+    let tested = json_of(&run(&["policy", "test", "standfast.yaml", "--json"], at));
+    assert_eq!(
+        tested["by_rule"]["rule:production"]["decided"]["outcomes"],
+        json!({"approved": 1, "ran": 1}),
+        "{tested}"
+    );
+}
+
+/// An allow rule lists a command, and only what it says: what the arguments could do more, an operator or a wrapper is still
+/// held.
+#[test]
+fn an_allow_rule_lists_a_command() {
+    let commands = ["touch a", "touch a -r ../b", "touch b", "sudo touch a", "touch a; touch b"];
+    let calls: Vec<Value> = commands
+        .iter()
+        .map(|command| json!({"tool": "execute_command", "arguments": json!({"command": command}).to_string()}))
+        .collect();
+    let script = json!({"replies": [{"calls": calls}, {"text": "done"}]}).to_string();
+    let folder = folder(
+        &[("s", &script)],
+        "tools: {execute_command: {sandbox: off}}
+agents: {a: {llm: s, tools: [execute_command], task: {}}}
+policy: {rules: [{id: a, allow: execute_command, where: {command: {argv: [touch, a]}}}]}
+",
+    );
+    std::fs::create_dir(folder.path().join("workspace")).unwrap();
+    let server = serve(folder.path());
+    let run = server.send("a");
+    assert_eq!(run["status"], "held", "{run}");
+    assert_eq!(run["holds"].as_array().unwrap().len(), 4, "{run}");
+    assert!(exists(folder.path(), "a") && !exists(folder.path(), "b"));
+}
+
+/// Rules of an agent are for its calls, rules of a tool for that tool's; a hold rule comes with its own times and what deny does.
+#[test]
+fn rules_of_agents_and_tools_and_their_terms() {
+    let script = writes(&["x"]);
+    let folder = folder(
+        &[("s", &script)],
+        "tools: {write_file: {requires_approval: false, policy: {rules: [{id: tool, hold: '*', where: {path: x}, expire_after: 1h, on_timeout: deny}]}}}
+agents:
+  strict: {llm: s, tools: [write_file], task: {}, policy: {rules: [{id: agent, hold: write_file, on_deny: cancel, expire_after: 2h, on_timeout: keep, risk: low}]}}
+  other: {llm: s, tools: [write_file], task: {}}
+",
+    );
+    std::fs::create_dir(folder.path().join("workspace")).unwrap();
+    let server = serve(folder.path());
+    let log = |run: &Value| server.ask(&["show", text(&run["id"])]).to_string();
+    let strict = server.send("strict");
+    let shown = log(&strict);
+    assert!(shown.contains(r#""rules":["rule:agent","rule:tool"]"#), "{shown}");
+    // The shortest time and the strictest end count.
+    assert!(shown.contains(r#""on_deny":"cancel""#) && shown.contains(r#""on_timeout":"deny""#), "{shown}");
+    assert!(shown.contains(r#""timeout":3600000"#), "{shown}");
+    let id = text(&strict["holds"][0]["id"]);
+    server.ask_anyway(&["holds", "deny", id]);
+    assert_eq!(server.run(text(&strict["id"]))["status"], "canceled");
+    let other = server.send("other");
+    let shown = log(&other);
+    assert!(shown.contains(r#""rules":["rule:tool"]"#), "{shown}");
+    assert!(!shown.contains(r#""on_deny":"cancel""#), "{shown}");
+}
+
+/// Bad rules, examples and approvers are refused with file, line and a proposal; an empty list is taken with a warning.
+#[test]
+fn mistakes_have_their_line() {
+    let folder = folder(
+        &[("s", &writes(&["x"]))],
+        "agents:
+  a:
+    llm: s
+    tools: [write_file]
+    task: {}
+    approvers:
+      - users:bob
+    policy:
+      rules:
+        - {id: twice, hold: write_file, approvers: []}
+policy:
+  rules:
+    - id: twice
+      alow: write_file
+    - id: git
+      allow: execute_command
+      where: {command: {argv: [git, log]}}
+      match: [git push]
+",
+    );
+    let output = run(&["validate", "standfast.yaml", "--json"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    let said = json_of(&output);
+    let errors = said["errors"].as_array().unwrap();
+    let of = |path: &str| {
+        errors.iter().find(|error| text(&error["path"]) == path).unwrap_or_else(|| panic!("{path}: {said:#}"))
+    };
+    let approver = of("agents.a.approvers[0]");
+    assert!(text(&approver["help"]).contains("user:bob"), "{approver}");
+    assert_eq!(approver["line"], 9, "{approver}");
+    let key = of("policy.rules[0].alow");
+    assert!(text(&key["help"]).contains("`allow`"), "{key}");
+    assert_eq!(key["line"], 16, "{key}");
+    assert!(errors.iter().any(|error| text(&error["path"]).starts_with("policy.rules[1].match")), "{said:#}");
+}
+
+/// C24: with a list of approvers exactly those on it decide; `owner` names the owner; the refusal and the hold say why not.
+#[test]
+fn a_list_of_approvers_is_who_may_decide() {
+    let folder = folder(
+        &[("s", &writes(&["x"]))],
+        "server: {auth: {api_keys: true}}
+agents:
+  listed: {llm: s, tools: [write_file], task: {}, approvers: ['user:bob']}
+  both: {llm: s, tools: [write_file], task: {}, approvers: [owner, 'user:bob']}
+  nobody: {llm: s, tools: [write_file], task: {}, approvers: []}
+session_stores: {main: {backend: sql, sql: {driver: sqlite, database: kept.db}}}
+",
+    );
+    std::fs::create_dir(folder.path().join("workspace")).unwrap();
+    let server = serve(folder.path());
+    let made = |user: &str| {
+        let data = folder.path().join("data");
+        let made = run(&["keys", "create", "--user", user, "--data", data.to_str().unwrap()], folder.path());
+        String::from_utf8(made.stdout).unwrap().trim().to_owned()
+    };
+    let (ann, bob) = (made("ann"), made("bob"));
+    for (agent, deciders, why_not) in [
+        ("listed", "user:bob", json!("you are not one of its approvers")),
+        ("both", "the owner of the run (user:ann) or user:bob", Value::Null),
+        (
+            "nobody",
+            "nobody: the list of approvers is empty",
+            json!("the list of approvers is empty, so nobody may decide"),
+        ),
+    ] {
+        let held = ask(&server, &ann, &["send", agent, "please", "--wait"]);
+        let id = text(&held["holds"][0]["id"]);
+        let shown = ask(&server, &ann, &["holds", "show", id]);
+        assert_eq!((&shown["deciders"], &shown["why_not"]), (&json!(deciders), &why_not), "{agent}");
+        let own = server.output(&["holds", "approve", id, "--key", &ann]);
+        assert_eq!(own.status.success(), why_not.is_null(), "{agent}");
+        if agent == "listed" {
+            assert!(server.output(&["holds", "approve", id, "--key", &bob]).status.success());
+        }
+    }
+    let told = String::from_utf8(run(&["validate", "standfast.yaml"], folder.path()).stdout).unwrap();
+    assert!(told.contains("may decide:     user:bob\n"), "{told}");
+    assert!(told.contains("may decide:     the owner of the run or user:bob\n"), "{told}");
+    assert!(told.contains("the list of approvers is empty, so nobody may decide"), "{told}");
+}

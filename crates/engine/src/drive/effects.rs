@@ -1,0 +1,141 @@
+//! Effect keys: whether what a call would do in the world was started before, by whichever run, and the claim that its own
+//! start makes.
+//!
+//! The claim is written with the start, behind a guard, so that of two starts of one effect one is refused, on any node. Who was
+//! first is looked up before people are asked and again before the start: then the second one is held, with what came of the
+//! first. Tools without a key cost nothing.
+
+use standfast_core::effect::EffectClaim;
+use standfast_core::id::{CallNo, Seq};
+use standfast_core::name::{RuleId, ToolName};
+use standfast_core::policy::{Effect, Verdict, Verdicts};
+use standfast_core::receipt::{CallEffect, claiming_call};
+use standfast_core::run::Run;
+use standfast_policy::value::{Arguments, Value};
+use standfast_store::{KeyRecord, StoreError};
+
+use super::Drives;
+use crate::EngineError;
+use crate::policy::{DENYING, NO_TRACKING, NOT_TRACKED, call_of};
+use crate::settings::{Agent, Rules, Tracking};
+
+/// The rule of calls whose effect key cannot be made.
+const NO_KEY: &str = "effect:no_key";
+
+/// A call whose effect is looked up.
+pub(crate) struct EffectCall {
+    pub(crate) no: CallNo,
+    pub(crate) tool: ToolName,
+    /// What it would run with.
+    pub(crate) arguments: String,
+}
+
+impl Drives {
+    /// Adds to the verdicts what is known of the effects of these calls: holds where they were started before, claims for
+    /// their own starts.
+    pub(crate) async fn see_to_effects(
+        &self,
+        run: &Run,
+        agent: &Agent,
+        calls: impl IntoIterator<Item = EffectCall>,
+        verdicts: &mut Verdicts,
+    ) -> Result<(), EngineError> {
+        if !agent.may_claim_effects() {
+            return Ok(());
+        }
+        for EffectCall { no, tool, arguments } in calls {
+            let mut keys = by_rules(run, agent, &tool, &arguments);
+            if let Some(template) = agent.effect_keys.get(&tool) {
+                let arguments = Arguments::parse(&arguments);
+                match template.fill(arguments.value().unwrap_or(&Value::Null)) {
+                    Ok(key) => keys.push(key.as_str().to_owned()),
+                    Err(no_key) => hold(agent, no, NO_KEY, no_key.to_string(), verdicts),
+                }
+            }
+            keys.sort();
+            keys.dedup();
+            for key in keys {
+                self.see_to_effect(run, agent, (no, key), verdicts).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn see_to_effect(
+        &self,
+        run: &Run,
+        agent: &Agent,
+        (no, key): (CallNo, String),
+        verdicts: &mut Verdicts,
+    ) -> Result<(), EngineError> {
+        let mut claim = EffectClaim { key, no: 1 };
+        let mut last: Option<(EffectClaim, KeyRecord)> = None;
+        while let Some(record) = self.log.store.find_key(run.facts.tenant.clone(), claim.stored()).await? {
+            last = Some((claim.clone(), record));
+            claim.no += 1;
+        }
+        let Some((claimed, record)) = last else {
+            verdicts.effects.push((no, claim));
+            return Ok(());
+        };
+        // Its own earlier start has the effect: beginning again is what people, or its tool's nature, have said.
+        if record.run == run.facts.id && record.request == EffectClaim::owner(run.facts.id, no) {
+            return Ok(());
+        }
+        let first = match self.log.events(record.run, Seq(0)).await {
+            Ok(events) => claiming_call(&claimed, &events),
+            Err(StoreError::NotFound { .. } | StoreError::Corrupt { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let came_of_it = match first.as_ref().map(|first| first.effect) {
+            // It is known that nothing happened.
+            Some(CallEffect::NotExecuted) => {
+                verdicts.effects.push((no, claim));
+                return Ok(());
+            }
+            Some(CallEffect::Executed) => "it was executed",
+            Some(CallEffect::Failed) => "it failed, perhaps halfway",
+            Some(CallEffect::OutcomeUnknown) => "nobody knows what became of it",
+            Some(CallEffect::Running | CallEffect::Waiting) => "it is still running",
+            None => "what became of it cannot be read",
+        };
+        let call = first.map_or(String::new(), |first| format!(", call {}", first.call));
+        let reason = format!(
+            "{} was started before, by {}{call}: {came_of_it}. Approve only if it is to happen again",
+            claim.key, record.run
+        );
+        hold(agent, no, &format!("effect:started_before:{}", claimed.no), reason, verdicts);
+        verdicts.effects.push((no, claim));
+        Ok(())
+    }
+}
+
+/// What the rules call the effects of a call. Where one cannot be made, the rules themselves hold the call.
+fn by_rules(run: &Run, agent: &Agent, tool: &ToolName, arguments: &str) -> Vec<String> {
+    match &agent.rules {
+        Rules::Readable(policy) if agent.rules.name_effects() => {
+            let call = call_of(&run.facts, tool, Some(arguments));
+            let decision = policy.decide(&call, agent.tool_default(tool));
+            decision.effect_keys.iter().map(|key| key.as_str().to_owned()).collect()
+        }
+        Rules::Readable(_) | Rules::Unreadable(_) => Vec::new(),
+    }
+}
+
+/// Whether a start was refused because somebody else has claimed one of its effects meanwhile: no guard of the lease, and
+/// none of a request that was sent before.
+pub(crate) fn is_claimed_meanwhile(error: &EngineError) -> bool {
+    matches!(error, EngineError::Store(StoreError::Guard { which, .. }) if *which > 0)
+}
+
+/// A call that a person is asked about; without tracking nobody can be (C29).
+fn hold(agent: &Agent, no: CallNo, rule: &str, reason: String, verdicts: &mut Verdicts) {
+    let (effect, rule, reason, note) = match agent.tracking {
+        Tracking::On => (Effect::Hold, rule, reason, None),
+        Tracking::Off => (Effect::Deny, NO_TRACKING, NOT_TRACKED.to_owned(), Some(DENYING.to_owned())),
+    };
+    if let Ok(rule) = RuleId::new(rule) {
+        let verdict = Verdict { reason: Some(reason), note, ..Verdict::new(effect, rule) };
+        verdicts.by_call.push((no, verdict));
+    }
+}

@@ -1,0 +1,415 @@
+// @ts-check
+// The one module of the pages. It shows what has changed since the page was loaded, and adds keys. It decides nothing: every
+// decision is the form that is there without it, and every page works when it is switched off.
+//
+// One EventSource says that something changed; the page is then asked for again, by the same address and template, without
+// its frame, and morphed into the one that is open. What a person typed, selected or unfolded stays. A call that changed
+// under somebody's eyes is not exchanged: they are told, and load it themselves.
+
+/** @typedef {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} Field */
+
+const FRAGMENT = { 'x-standfast-fragment': '1', accept: 'text/html' };
+const POLL_MS = 5_000;
+const HIDDEN_POLL_MS = 30_000;
+/** Streams say at least every 20 seconds that they are alive. */
+const SILENT_MS = 50_000;
+const GATHER_MS = 120;
+const KEYS = 'standfast.keys';
+const TASK = 'standfast.task';
+
+const base = document.body.dataset.base ?? '';
+
+/** @returns {HTMLElement} */
+const main = () => /** @type {HTMLElement} */ (document.getElementById('main'));
+
+/** @param {string} name */
+function stored(name) {
+  try { return localStorage.getItem(name); } catch { return null; }
+}
+
+/** @param {string} name @param {string | null} value */
+function store(name, value) {
+  try {
+    if (value === null) localStorage.removeItem(name); else localStorage.setItem(name, value);
+  } catch { /* A browser that keeps nothing still shows everything. */ }
+}
+
+// ---- What the page says about itself.
+
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let saying;
+
+/** @param {string} text @param {{ href?: string, link?: string, forMs?: number }} [more] */
+function say(text, more = {}) {
+  const line = document.getElementById('live');
+  if (!line) return;
+  clearTimeout(saying);
+  line.textContent = text;
+  if (more.href) {
+    const link = document.createElement('a');
+    link.href = more.href;
+    link.textContent = more.link ?? 'Reload';
+    line.append(' ', link);
+  }
+  line.hidden = text === '';
+  if (more.forMs) saying = setTimeout(() => { line.hidden = true; line.textContent = ''; }, more.forMs);
+}
+
+// ---- Showing what changed.
+
+/** @param {Field} field */
+function isTouched(field) {
+  if (field instanceof HTMLSelectElement) {
+    const options = [...field.options];
+    const usual = Math.max(options.findIndex((option) => option.defaultSelected), 0);
+    return field.selectedIndex !== usual;
+  }
+  if (field instanceof HTMLInputElement && field.type === 'hidden') return false;
+  if (field instanceof HTMLInputElement && (field.type === 'checkbox' || field.type === 'radio')) {
+    return field.checked !== field.defaultChecked;
+  }
+  return field.value !== field.defaultValue;
+}
+
+/** @param {Node} node @returns {node is Field} */
+const isField = (node) => node instanceof HTMLInputElement || node instanceof HTMLTextAreaElement || node instanceof HTMLSelectElement;
+
+const MORPH = {
+  morphStyle: 'outerHTML',
+  callbacks: {
+    /** @param {Node} before @param {Node} after */
+    beforeNodeMorphed(before, after) {
+      // What was found out about a remembered task is not part of the page.
+      if (before instanceof Element && before.id === 'remembered') return false;
+      if (!isField(before) || !isField(after)) return true;
+      return !(isTouched(before) || before === document.activeElement) || (before instanceof HTMLInputElement && before.type === 'hidden');
+    },
+    /** @param {string} name @param {Element} element */
+    beforeAttributeUpdated(name, element) {
+      return !(name === 'open' && element instanceof HTMLDetailsElement) && !(name === 'class' && element.classList.contains('at'));
+    },
+  },
+};
+
+/**
+ * What the forms of a page would decide: each hold with the version of the call that is shown.
+ * @param {ParentNode} root
+ */
+function decisions(root) {
+  /** @type {Map<string, string>} */
+  const shown = new Map();
+  for (const form of root.querySelectorAll('form')) {
+    const digest = /** @type {HTMLInputElement | null} */ (form.querySelector('input[name=digest]'));
+    const revision = /** @type {HTMLInputElement | null} */ (form.querySelector('input[name=revision]'));
+    if (digest && revision) shown.set(form.getAttribute('action') ?? '', `${digest.value} ${revision.value}`);
+  }
+  return shown;
+}
+
+let isPressed = false;
+let isStopped = false;
+/** @type {Promise<void> | undefined} */
+let refreshing;
+let isWanted = false;
+
+/** Asks for the page again and morphs it in; at most one at a time. */
+async function refresh() {
+  if (isStopped) return;
+  if (refreshing) { isWanted = true; return; }
+  refreshing = fetchAndMorph().finally(() => {
+    refreshing = undefined;
+    if (isWanted) { isWanted = false; later(); }
+  });
+  await refreshing;
+}
+
+async function fetchAndMorph() {
+  let response;
+  try {
+    response = await fetch(location.pathname + location.search, { headers: FRAGMENT, cache: 'no-store' });
+  } catch {
+    return;
+  }
+  if (response.status === 401) {
+    isStopped = true;
+    close();
+    say('You are signed out.', { href: location.href, link: 'Sign in' });
+    return;
+  }
+  if (!response.ok) return;
+  const next = new DOMParser().parseFromString(await response.text(), 'text/html');
+  const [nav, contents] = [next.getElementById('nav'), next.getElementById('main')];
+  if (!nav || !contents || isPressed) { isWanted ||= isPressed; return; }
+  const [before, after] = [decisions(main()), decisions(contents)];
+  const changed = [...before].find(([form, version]) => after.has(form) && after.get(form) !== version);
+  if (changed) {
+    say('The call changed since you saw it. Nothing was decided.', { href: location.href, link: 'Show the current version' });
+    return;
+  }
+  document.getElementById('live-words')?.remove();
+  Idiomorph.morph(document.getElementById('nav'), nav, MORPH);
+  Idiomorph.morph(main(), contents, MORPH);
+  document.title = nav.dataset.title ?? document.title;
+  remember();
+}
+
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let waiting;
+
+/** Several changes at once are one look. */
+function later() {
+  clearTimeout(waiting);
+  waiting = setTimeout(refresh, GATHER_MS);
+}
+
+// ---- Words of a model that is just speaking; never stored, and replaced by the reply.
+
+let words = { turn: -1, no: 0 };
+
+/** @param {{ turn: number, no: number, text: string }} piece */
+function speak(piece) {
+  let place = document.getElementById('live-words');
+  if (!place) {
+    place = document.createElement('p');
+    place.id = 'live-words';
+    place.className = 'text live-words';
+    (document.querySelector('#main [data-words]') ?? document.querySelector('#main .timeline') ?? main()).after(place);
+    words = { turn: -1, no: 0 };
+  }
+  if (piece.no === 1 || piece.turn !== words.turn) place.textContent = piece.no === 1 ? '' : '… ';
+  else if (piece.no !== words.no + 1) place.append(' … ');
+  place.append(piece.text);
+  words = { turn: piece.turn, no: piece.no };
+}
+
+// ---- The stream, and what to do without one.
+
+/** @type {EventSource | undefined} */
+let source;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let polling;
+let heardAt = 0;
+let wasCut = false;
+
+function close() {
+  source?.close();
+  source = undefined;
+  clearTimeout(polling);
+}
+
+function heard() {
+  heardAt = performance.now();
+  clearTimeout(polling);
+  if (wasCut) {
+    wasCut = false;
+    say('Connected again.', { forMs: 4_000 });
+  }
+  polling = setTimeout(cut, SILENT_MS);
+}
+
+/** No stream, for whatever reason: the page looks by itself, and says so. */
+function cut() {
+  clearTimeout(polling);
+  if (isStopped || document.hidden) return;
+  if (performance.now() - heardAt > SILENT_MS && source && source.readyState === EventSource.OPEN) connect();
+  wasCut = true;
+  say(`Live updates are interrupted. Reconnecting; until then the page is updated every ${POLL_MS / 1000} seconds.`);
+  polling = setTimeout(async () => {
+    await refresh();
+    if (source?.readyState === EventSource.CLOSED) connect();
+    cut();
+  }, POLL_MS);
+}
+
+function connect() {
+  const follows = main().dataset;
+  if (isStopped || (!follows.run && follows.lists === undefined)) return;
+  source?.close();
+  const query = new URLSearchParams();
+  if (follows.run) query.set('run', follows.run);
+  if (follows.seq) query.set('after', follows.seq);
+  if (follows.lists !== undefined) query.set('lists', 'true');
+  const stream = new EventSource(`${base}/events?${query}`);
+  source = stream;
+  heardAt = performance.now();
+  polling = setTimeout(cut, POLL_MS);
+  stream.addEventListener('open', heard);
+  stream.addEventListener('alive', () => { heard(); later(); });
+  stream.addEventListener('changed', () => { heard(); later(); });
+  stream.addEventListener('words', (event) => { heard(); speak(JSON.parse(event.data)); });
+  stream.addEventListener('gone', () => { stream.close(); refresh(); });
+  stream.addEventListener('error', () => { if (stream === source && !wasCut) cut(); });
+}
+
+/** Hidden tabs leave their connection to others: a browser has six of them for each server. */
+function poll() {
+  close();
+  polling = setTimeout(async () => { await refresh(); if (document.hidden) poll(); }, HIDDEN_POLL_MS);
+}
+
+document.addEventListener('visibilitychange', () => {
+  if (document.hidden) { poll(); return; }
+  close();
+  connect();
+  later();
+});
+addEventListener('pagehide', close);
+addEventListener('pageshow', (event) => { if (event.persisted) { connect(); later(); } });
+addEventListener('pointerdown', () => { isPressed = true; }, { capture: true });
+for (const end of ['pointerup', 'pointercancel']) {
+  addEventListener(end, () => { isPressed = false; if (isWanted) { isWanted = false; later(); } }, { capture: true });
+}
+
+// ---- Keys. Single keys can be switched off (WCAG 2.1.4), and are never taken from somebody who types.
+
+/** @type {HTMLElement | null} */
+let at = null;
+
+const rows = () => /** @type {HTMLElement[]} */ ([...main().querySelectorAll('[data-href]')]);
+
+/** @param {number} step */
+function move(step) {
+  const all = rows();
+  if (all.length === 0) {
+    const link = /** @type {HTMLAnchorElement | null} */ (main().querySelector(step > 0 ? 'a[rel=next]' : 'a[rel=prev]'));
+    link?.click();
+    return;
+  }
+  const now = all.findIndex((row) => row === at || row.contains(document.activeElement));
+  const next = all[now < 0 ? (step > 0 ? 0 : all.length - 1) : Math.min(Math.max(now + step, 0), all.length - 1)];
+  all.forEach((row) => row.classList.toggle('at', row === next));
+  at = next;
+  const link = /** @type {HTMLElement | null} */ (next.matches('a') ? next : next.querySelector('a[href]'));
+  (link ?? next).focus({ preventScroll: true });
+  next.scrollIntoView({ block: 'nearest' });
+}
+
+/** The form of an action: in the item that one is at, else the only one of the page, else the first. @param {string} action */
+function form(action) {
+  const within = (/** @type {ParentNode} */ root) => /** @type {HTMLFormElement | null} */ (root.querySelector(`form[data-action=${action}]`));
+  const item = document.activeElement?.closest('[data-href], [data-hold]') ?? (at?.isConnected ? at : null);
+  return (item && within(item)) ?? within(main());
+}
+
+/** @param {HTMLFormElement} found */
+function unfold(found) {
+  for (let folded = found.closest('details'); folded; folded = folded.parentElement?.closest('details') ?? null) folded.open = true;
+}
+
+/** @param {HTMLFormElement} found */
+function enter(found) {
+  unfold(found);
+  const field = /** @type {HTMLElement | null} */ (found.querySelector('textarea, input:not([type=hidden]), select, button'));
+  field?.focus();
+  field?.scrollIntoView({ block: 'nearest' });
+}
+
+function approve() {
+  const found = form('approve');
+  if (!found) return;
+  unfold(found);
+  const button = /** @type {HTMLButtonElement | null} */ (found.querySelector('button'));
+  const others = main().querySelectorAll('form[data-action=approve]').length;
+  const isChosen = others === 1 || found.contains(document.activeElement) || (found.closest('[data-href], [data-hold]')?.contains(document.activeElement) ?? false);
+  const isFinal = found.dataset.destructive !== undefined || found.closest('[data-hold], article, main')?.querySelector('.irreversible') !== null;
+  if (isFinal || !isChosen) {
+    button?.focus();
+    if (isFinal) say('This cannot be undone: press Enter on the button to approve it.', { forMs: 8_000 });
+    return;
+  }
+  if (button) found.requestSubmit(button);
+}
+
+/** @param {string} action */
+function begin(action) {
+  const found = form(action);
+  if (found) enter(found);
+  return found !== null;
+}
+
+/** @type {Record<string, () => void>} */
+const BINDINGS = {
+  j: () => move(1),
+  k: () => move(-1),
+  x: () => {
+    const row = at?.isConnected ? at : document.activeElement?.closest('[data-href]');
+    /** @type {HTMLInputElement | null | undefined} */ (row?.querySelector('input[type=checkbox]'))?.click();
+  },
+  a: approve,
+  d: () => { begin('deny'); },
+  e: () => { if (!begin('edit')) begin('answer'); },
+  '/': () => { /** @type {HTMLElement | null} */ (document.querySelector('input[type=search], [data-search]'))?.focus(); },
+  '?': () => { location.href = `${base}/me#keys`; },
+};
+
+addEventListener('keydown', (event) => {
+  const target = event.target instanceof HTMLElement ? event.target : null;
+  const isTyping = target?.matches('input:not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable]') ?? false;
+  if (isTyping && target) {
+    if (event.key === 'Escape') target.blur();
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) /** @type {HTMLTextAreaElement} */ (target).form?.requestSubmit();
+    return;
+  }
+  if (event.defaultPrevented || event.repeat && !/^[jk]$/i.test(event.key) || event.ctrlKey || event.metaKey || event.altKey || stored(KEYS) === 'off') return;
+  const bound = BINDINGS[event.key.toLowerCase()];
+  if (!bound) return;
+  event.preventDefault();
+  bound();
+});
+
+const toggle = /** @type {HTMLInputElement | null} */ (document.getElementById('keys-on'));
+if (toggle) {
+  toggle.checked = stored(KEYS) !== 'off';
+  toggle.addEventListener('change', () => store(KEYS, toggle.checked ? null : 'off'));
+  /** @type {HTMLElement} */ (document.getElementById('keys-switch')).hidden = false;
+}
+
+// ---- Ids are copied by a click, where they are no links.
+
+addEventListener('click', async (event) => {
+  const id = event.target instanceof Element ? event.target.closest('span.id[data-id]') : null;
+  if (!(id instanceof HTMLElement) || !id.dataset.id) return;
+  try {
+    await navigator.clipboard.writeText(id.dataset.id);
+    say(`Copied ${id.dataset.id}`, { forMs: 3_000 });
+  } catch { /* The whole id is selected by the click, and can be copied by hand. */ }
+});
+
+// ---- A paused task is remembered, so that whoever comes back finds it (S0-70, S0-71).
+
+function remember() {
+  const { task, state, asked, agent } = main().dataset;
+  const known = JSON.parse(stored(TASK) ?? 'null');
+  if (task && state === 'paused') {
+    store(TASK, JSON.stringify({ task, asked, agent, href: location.pathname + location.search }));
+  } else if (task && known?.task === task) {
+    store(TASK, null);
+  }
+}
+
+/** Says what became of a task that was paused when somebody was last here. */
+async function recall() {
+  const place = document.getElementById('remembered');
+  const known = JSON.parse(stored(TASK) ?? 'null');
+  if (!place || !known?.task || main().dataset.task === known.task) return;
+  const response = await fetch(`${base}/sessions/remembered?task=${encodeURIComponent(known.task)}`, { headers: { accept: 'text/html' } });
+  if (!response.ok) return;
+  const said = new DOMParser().parseFromString(await response.text(), 'text/html').getElementById('remembered');
+  if (!said) return;
+  if (said.dataset.state === 'over') { store(TASK, null); return; }
+  place.replaceChildren(...said.childNodes);
+  place.hidden = false;
+  place.querySelector('[data-restart]')?.addEventListener('click', (event) => {
+    event.preventDefault();
+    store(TASK, null);
+    place.hidden = true;
+    const [text, agent] = [document.getElementById('input'), document.getElementById('agent')];
+    if (agent instanceof HTMLSelectElement && known.agent) agent.value = known.agent;
+    if (text instanceof HTMLTextAreaElement) { text.value = known.asked ?? ''; text.focus(); }
+  });
+}
+
+for (const loads of document.querySelectorAll('[data-restart]')) loads.addEventListener('click', () => store(TASK, null));
+remember();
+recall();
+connect();

@@ -1,0 +1,81 @@
+//! Cookies: how one is read from a request, and the one that a signed-in browser has.
+//!
+//! What the cookie of a session stands for is the engine's to say (`identity/browser_sessions.rs`). It is taken for pages
+//! only: programs show a key or token with each request.
+
+use axum::http::{HeaderMap, header};
+use standfast_engine::BrowserSession;
+use standfast_engine::settings::Settings;
+
+/// The cookie of a signed-in browser.
+const SESSION: &str = "standfast_session";
+
+/// What programs ask for; a cookie says nothing there.
+const NOT_PAGES: &[&str] = &["/api/", "/v1/", "/async-tool/", "/async-tools/", "/mcp"];
+
+/// A cookie of a request.
+pub fn cookie_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+/// The cookie of a signed-in browser, where it counts.
+pub(super) fn session_for<'a>(headers: &'a HeaderMap, path: &str) -> Option<&'a str> {
+    let is_page = !NOT_PAGES.iter().any(|below| path.starts_with(below));
+    session_cookie(headers).filter(|_| is_page)
+}
+
+/// The cookie of a signed-in browser.
+pub fn session_cookie(headers: &HeaderMap) -> Option<&str> {
+    cookie_of(headers, SESSION).filter(|value| !value.is_empty())
+}
+
+/// What tells a browser to keep a session. `Lax`, because links to holds come from mails and chats: GET changes nothing, and
+/// forms carry a token of their own.
+#[must_use]
+pub fn keep_session(settings: &Settings, session: &BrowserSession) -> String {
+    let BrowserSession { cookie, lasts } = session;
+    format!(
+        "{SESSION}={cookie}; HttpOnly; SameSite=Lax; Path=/; Max-Age={}{}",
+        lasts.0 / 1000,
+        secure(settings)
+    )
+}
+
+/// What tells a browser to forget it.
+#[must_use]
+pub fn forget_session(settings: &Settings) -> String {
+    format!("{SESSION}=; HttpOnly; SameSite=Lax; Path=/; Max-Age=0{}", secure(settings))
+}
+
+/// Browsers send it over https only, where the server knows that it is reached so.
+fn secure(settings: &Settings) -> &'static str {
+    let is_secure = settings.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
+    if is_secure { "; Secure" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(cookies: &'static str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::COOKIE, cookies.parse().unwrap());
+        headers
+    }
+
+    #[test]
+    fn a_session_counts_for_pages_only() {
+        let headers = sent("a=b; standfast_session=k.x.y; c=d");
+        for path in ["/", "/runs/run_1", "/approve/hold_1", "/events", "/tealagents/v1alpha1/resume/x"] {
+            assert_eq!(session_for(&headers, path), Some("k.x.y"), "{path}");
+        }
+        for path in
+            ["/api/v1/runs", "/api/inboxes", "/v1/agents/a/message:send", "/async-tool/pending", "/mcp"]
+        {
+            assert_eq!(session_for(&headers, path), None, "{path}");
+        }
+        assert_eq!(session_for(&sent("standfast_session="), "/"), None);
+    }
+}

@@ -1,0 +1,282 @@
+//! JSON as people read it: a tree with real characters, tables where a list has objects, nothing cut without saying so.
+//!
+//! Made from the stored text, number by number and string by string, so that nothing is rounded; hidden characters are
+//! marked. It only helps to read: the bytes themselves are one click away and are what runs.
+
+use std::fmt::Write as _;
+
+use standfast_core::json::RawJson;
+
+use super::fields::Members;
+use crate::html::marked;
+
+/// Characters of one string that a page shows.
+const STRING_MAX: usize = 20_000;
+/// Values that a page shows.
+const VALUES_MAX: usize = 3_000;
+/// Columns of a table.
+const COLUMNS_MAX: usize = 12;
+/// A tree is not deeper than this; what is deeper is shown as it is written.
+const DEPTH_MAX: usize = 24;
+
+/// The value as markup; everything in it is escaped.
+pub(super) fn html(json: &RawJson) -> String {
+    let mut view = View { out: String::new(), left: VALUES_MAX, is_cut: false };
+    view.value(json.text(), 0);
+    if view.is_cut {
+        view.out.push_str("<p class=\"cut\">Not everything is shown here: the value is too long. The raw arguments have all of it.</p>");
+    }
+    view.out
+}
+
+struct View {
+    out: String,
+    left: usize,
+    is_cut: bool,
+}
+
+impl View {
+    fn value(&mut self, text: &str, depth: usize) {
+        if self.left == 0 {
+            self.is_cut = true;
+            self.out.push_str("<span class=\"cut\">…</span>");
+            return;
+        }
+        self.left -= 1;
+        match text.trim_start().chars().next() {
+            Some('{') if depth < DEPTH_MAX => self.object(text, depth),
+            Some('[') if depth < DEPTH_MAX => self.array(text, depth),
+            Some('"') => self.string(text),
+            Some(_) | None => {
+                let _ = write!(self.out, "<span class=\"literal\">{}</span>", marked(text.trim()));
+            }
+        }
+    }
+
+    fn object(&mut self, text: &str, depth: usize) {
+        let Ok(Members(members)) = serde_json::from_str::<Members>(text) else {
+            return self.as_written(text);
+        };
+        if members.is_empty() {
+            self.out.push_str("<span class=\"quiet\">empty object</span>");
+            return;
+        }
+        self.out.push_str("<dl class=\"tree\">");
+        let count = members.len();
+        for (at, (name, value)) in members.iter().enumerate() {
+            if self.left == 0 {
+                self.is_cut = true;
+                let _ =
+                    write!(self.out, "<dt class=\"cut\">{} more members are not shown here</dt>", count - at);
+                break;
+            }
+            let _ = write!(self.out, "<dt>{}</dt><dd>", marked(name));
+            self.value(value.text(), depth + 1);
+            self.out.push_str("</dd>");
+        }
+        self.out.push_str("</dl>");
+    }
+
+    fn array(&mut self, text: &str, depth: usize) {
+        let Ok(items) = serde_json::from_str::<Vec<RawJson>>(text) else { return self.as_written(text) };
+        if items.is_empty() {
+            self.out.push_str("<span class=\"quiet\">empty list</span>");
+            return;
+        }
+        if let Some(table) = Table::read(&items) {
+            return self.table(&table, depth);
+        }
+        self.out.push_str("<ol class=\"tree\" start=\"0\">");
+        for (at, item) in items.iter().enumerate() {
+            if self.left == 0 {
+                self.is_cut = true;
+                let _ =
+                    write!(self.out, "<li class=\"cut\">{} more are not shown here</li>", items.len() - at);
+                break;
+            }
+            self.out.push_str("<li>");
+            self.value(item.text(), depth + 1);
+            self.out.push_str("</li>");
+        }
+        self.out.push_str("</ol>");
+    }
+
+    fn table(&mut self, table: &Table, depth: usize) {
+        self.out.push_str("<div class=\"wide-table\"><table><thead><tr>");
+        for name in &table.columns {
+            let _ = write!(self.out, "<th scope=\"col\">{}</th>", marked(name));
+        }
+        self.out.push_str("</tr></thead><tbody>");
+        for (at, row) in table.rows.iter().enumerate() {
+            if self.left == 0 {
+                self.is_cut = true;
+                let (rest, columns) = (table.rows.len() - at, table.columns.len());
+                let _ = write!(
+                    self.out,
+                    "<tr><td class=\"cut\" colspan=\"{columns}\">{rest} more rows are not shown here</td></tr>"
+                );
+                break;
+            }
+            self.out.push_str("<tr>");
+            for name in &table.columns {
+                self.out.push_str("<td>");
+                if let Some((_, value)) = row.iter().find(|(known, _)| known == name) {
+                    self.value(value.text(), depth + 1);
+                }
+                self.out.push_str("</td>");
+            }
+            self.out.push_str("</tr>");
+        }
+        self.out.push_str("</tbody></table></div>");
+    }
+
+    /// With the characters that its escapes stand for.
+    fn string(&mut self, text: &str) {
+        let Ok(string) = serde_json::from_str::<String>(text) else { return self.as_written(text) };
+        let length = string.chars().count();
+        let class = if string.contains('\n') || length > 120 { "string block" } else { "string" };
+        if length > STRING_MAX {
+            let shown: String = string.chars().take(STRING_MAX).collect();
+            self.is_cut = true;
+            let more = length - STRING_MAX;
+            let _ = write!(
+                self.out,
+                "<span class=\"{class}\">{}</span> <strong class=\"cut\">… and {more} more characters, not shown here</strong>",
+                marked(&shown)
+            );
+        } else if string.is_empty() {
+            self.out.push_str("<span class=\"quiet\">empty text</span>");
+        } else {
+            let _ = write!(self.out, "<span class=\"{class}\">{}</span>", marked(&string));
+        }
+    }
+
+    fn as_written(&mut self, text: &str) {
+        let shown: String = text.chars().take(STRING_MAX).collect();
+        self.is_cut |= shown.len() < text.len();
+        let _ = write!(self.out, "<code>{}</code>", marked(&shown));
+    }
+}
+
+/// A list of objects that have few different members.
+struct Table {
+    columns: Vec<String>,
+    rows: Vec<Vec<(String, RawJson)>>,
+}
+
+impl Table {
+    fn read(items: &[RawJson]) -> Option<Table> {
+        if items.len() < 2 {
+            return None;
+        }
+        let mut table = Table { columns: Vec::new(), rows: Vec::new() };
+        for item in items {
+            if !item.text().trim_start().starts_with('{') {
+                return None;
+            }
+            let Members(members) = serde_json::from_str(item.text()).ok()?;
+            for (name, _) in &members {
+                if !table.columns.contains(name) {
+                    table.columns.push(name.clone());
+                }
+            }
+            if table.columns.len() > COLUMNS_MAX {
+                return None;
+            }
+            table.rows.push(members);
+        }
+        (!table.columns.is_empty()).then_some(table)
+    }
+}
+
+/// What large arguments have, in a line each: names and how much there is of each.
+pub(super) fn summary(json: &RawJson) -> Vec<(String, String)> {
+    let Ok(Members(members)) = serde_json::from_str::<Members>(json.text()) else { return Vec::new() };
+    members.iter().map(|(name, value)| (name.clone(), size(value.text()))).collect()
+}
+
+fn size(text: &str) -> String {
+    match text.trim_start().chars().next() {
+        Some('"') => match serde_json::from_str::<String>(text) {
+            Ok(string) => {
+                let (length, lines) = (string.chars().count(), string.lines().count());
+                let short = length <= 60 && lines <= 1;
+                if short { string } else { format!("text of {length} characters, {lines} lines") }
+            }
+            Err(_) => "text".to_owned(),
+        },
+        Some('[') => {
+            let count = serde_json::from_str::<Vec<RawJson>>(text).map_or(0, |items| items.len());
+            format!("list of {count}")
+        }
+        Some('{') => {
+            let count = serde_json::from_str::<Members>(text).map_or(0, |Members(members)| members.len());
+            format!("object with {count} members")
+        }
+        Some(_) | None => text.trim().chars().take(60).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        html(&RawJson::parse(text).unwrap())
+    }
+
+    /// T17: real characters, exact numbers, hidden characters seen, markup is text.
+    #[test]
+    fn values_are_shown_as_they_are() {
+        let text = r#"{"name": "M\u00fcller", "n": 9007199254740993.10, "x": "\u202e<b>", "no": null, "e": {}, "l": []}"#;
+        assert_eq!(
+            shown(text),
+            "<dl class=\"tree\"><dt>name</dt><dd><span class=\"string\">Müller</span></dd>\
+             <dt>n</dt><dd><span class=\"literal\">9007199254740993.10</span></dd>\
+             <dt>x</dt><dd><span class=\"string\"><span class=\"mark\">⟨U+202E⟩</span>&lt;b&gt;</span></dd>\
+             <dt>no</dt><dd><span class=\"literal\">null</span></dd>\
+             <dt>e</dt><dd><span class=\"quiet\">empty object</span></dd>\
+             <dt>l</dt><dd><span class=\"quiet\">empty list</span></dd></dl>"
+        );
+    }
+
+    #[test]
+    fn lists_of_objects_are_tables() {
+        let table = shown(r#"[{"a": 1, "b": "x"}, {"a": 2}]"#);
+        assert!(
+            table.starts_with("<div class=\"wide-table\"><table><thead><tr><th scope=\"col\">a</th>"),
+            "{table}"
+        );
+        assert!(table.contains("<td></td>"), "{table}");
+        assert!(shown("[1, 2]").starts_with("<ol"));
+    }
+
+    #[test]
+    fn nothing_is_cut_without_saying_so() {
+        let long = format!("{{\"a\": \"{}\"}}", "x".repeat(STRING_MAX + 5));
+        assert!(shown(&long).contains("and 5 more characters"));
+        let many = format!("[{}]", vec!["1"; VALUES_MAX + 10].join(","));
+        assert!(shown(&many).contains("11 more are not shown here"));
+        assert!(shown(&many).contains("Not everything is shown here"));
+        let rows = format!("[{}]", vec![r#"{"a": 1}"#; VALUES_MAX + 10].join(","));
+        assert!(shown(&rows).contains("more rows are not shown here"));
+    }
+
+    #[test]
+    fn a_summary_names_every_member() {
+        let json = RawJson::parse(r#"{"path": "a", "body": "x\ny\nz", "l": [1, 2], "o": {"a": 1}, "n": 3}"#)
+            .unwrap();
+        let told: Vec<String> =
+            summary(&json).into_iter().map(|(name, size)| format!("{name}: {size}")).collect();
+        assert_eq!(
+            told,
+            [
+                "path: a",
+                "body: text of 5 characters, 3 lines",
+                "l: list of 2",
+                "o: object with 1 members",
+                "n: 3"
+            ]
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! The call of a hold, as people read it: by what its tool would do, or as a tree; the raw bytes are always beside it.
+//!
+//! Nothing here is compared or decided. What is too long is cut with a word about how much is missing.
+
+use serde::Serialize;
+use standfast_core::json::RawJson;
+use standfast_core::time::Timestamp;
+use standfast_engine::HoldView;
+use standfast_engine::tool::preview::{CallPreview, FileChange, FileNow, Risk};
+
+use super::ShownInstant;
+use crate::web::diff::{self, Diff};
+use crate::web::json_view;
+use crate::web::media::{self, Media};
+
+/// Bytes of arguments from which on a summary comes first.
+const BIG: usize = 4_000;
+/// Bytes of arguments that stand on the page as they are; longer ones are a page of their own.
+const RAW_MAX: usize = 64 * 1024;
+/// Lines of a diff.
+const DIFF_MAX: usize = 2_000;
+/// Characters of a body of a request.
+const BODY_MAX: usize = 20_000;
+
+/// The arguments of a call.
+#[derive(Debug, Serialize)]
+pub(in crate::web) struct CallShown {
+    /// `diff`, `command`, `request` or `tree`.
+    kind: &'static str,
+    diff: Option<DiffShown>,
+    command: Option<CommandShown>,
+    request: Option<RequestShown>,
+    /// Markup of a tree, escaped.
+    tree: Option<String>,
+    /// What there is of what, of a large one.
+    summary: Vec<(String, String)>,
+    bytes: usize,
+    is_big: bool,
+    /// The bytes, where they are few.
+    raw: Option<String>,
+    media: Vec<Media>,
+}
+
+#[derive(Debug, Serialize)]
+struct DiffShown {
+    path: String,
+    /// `new file`, `changed` or `unchanged`.
+    what: &'static str,
+    diff: Option<Diff>,
+    /// Why the call would fail, or cannot be shown.
+    trouble: Option<String>,
+    /// The file changed after the question was asked.
+    changed_since: Option<ShownInstant>,
+}
+
+#[derive(Debug, Serialize)]
+struct CommandShown {
+    argv: Vec<String>,
+    directory: String,
+    allowed: Vec<String>,
+    denied: Vec<String>,
+    trouble: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct RequestShown {
+    method: String,
+    url: String,
+    headers: Vec<(String, String)>,
+    body: Option<String>,
+    body_tree: Option<String>,
+    /// Characters of the body that are not shown.
+    left_out: usize,
+}
+
+/// What is known of the risk, in a word for the style and in words for people. Where nothing is known, nothing is said.
+#[derive(Debug, Serialize)]
+pub(in crate::web) struct RiskShown {
+    pub(in crate::web) word: &'static str,
+    pub(in crate::web) text: &'static str,
+}
+
+pub(in crate::web) fn risk(risk: Option<Risk>) -> Option<RiskShown> {
+    risk.map(|risk| match risk {
+        Risk::ReadOnly => RiskShown { word: "read_only", text: "Read-only" },
+        Risk::Reversible => RiskShown { word: "reversible", text: "↺ Can be undone" },
+        Risk::Destructive => RiskShown { word: "destructive", text: "⚠ Cannot be undone" },
+    })
+}
+
+pub(in crate::web) fn shown(
+    view: &HoldView,
+    preview: Option<CallPreview>,
+    now: Timestamp,
+) -> Option<CallShown> {
+    let arguments = view.arguments.as_ref()?;
+    let text = arguments.text();
+    let is_big = text.len() > BIG;
+    let mut call = CallShown {
+        kind: "tree",
+        diff: None,
+        command: None,
+        request: None,
+        tree: None,
+        summary: if is_big { json_view::summary(arguments) } else { Vec::new() },
+        bytes: text.len(),
+        is_big,
+        raw: (text.len() <= RAW_MAX).then(|| text.to_owned()),
+        media: media::find(text, &format!("/approve/{}/media", view.row.id)),
+    };
+    match preview {
+        Some(CallPreview::FileChange(change)) => {
+            call.kind = "diff";
+            call.diff = Some(diff_shown(change, view.row.opened_at, now));
+        }
+        Some(CallPreview::Command(command)) => {
+            call.kind = "command";
+            call.command = Some(CommandShown {
+                argv: command.argv,
+                directory: command.directory,
+                allowed: command.allowed,
+                denied: command.denied,
+                trouble: command.trouble,
+            });
+        }
+        Some(CallPreview::Request(request)) => {
+            call.kind = "request";
+            let body = request.body.as_deref();
+            let json = body.filter(|body| body.trim_start().starts_with(['{', '[']));
+            let length = body.map_or(0, |body| body.chars().count());
+            call.request = Some(RequestShown {
+                method: request.method.clone(),
+                url: request.url.clone(),
+                headers: request.headers.clone(),
+                body: body.map(|body| body.chars().take(BODY_MAX).collect()),
+                body_tree: json.and_then(|json| RawJson::parse(json).ok()).map(|json| json_view::html(&json)),
+                left_out: length.saturating_sub(BODY_MAX),
+            });
+        }
+        None => call.tree = Some(json_view::html(arguments)),
+    }
+    Some(call)
+}
+
+fn diff_shown(change: FileChange, asked_at: Timestamp, now: Timestamp) -> DiffShown {
+    let FileChange { path, before, after } = change;
+    let changed_since = match &before {
+        FileNow::Text { modified_at, .. } if *modified_at > asked_at => {
+            Some(ShownInstant::new(*modified_at, now))
+        }
+        FileNow::Text { .. } | FileNow::Missing | FileNow::Unreadable(_) => None,
+    };
+    let (what, diff, trouble) = match (&before, after) {
+        (_, Err(why)) => ("changed", None, Some(why)),
+        (FileNow::Missing, Ok(after)) => ("new file", Some(diff::unified("", &after, DIFF_MAX)), None),
+        (FileNow::Text { text, .. }, Ok(after)) if *text == after => ("unchanged", None, None),
+        (FileNow::Text { text, .. }, Ok(after)) => {
+            ("changed", Some(diff::unified(text, &after, DIFF_MAX)), None)
+        }
+        (FileNow::Unreadable(why), Ok(_)) => ("changed", None, Some(why.clone())),
+    };
+    DiffShown { path, what, diff, trouble, changed_since }
+}

@@ -1,0 +1,80 @@
+//! `cargo xtask dist`: what is shipped. The static binary, and the packages that `packaging/dist.py` makes of it.
+//!
+//! Static, so that it runs on any distribution: with musl where that target is installed, otherwise with the C library of
+//! this machine linked in. `--check` installs each package in an empty environment and shows the demo; `--binary FILE`
+//! packages a binary that is there already. Platforms other than this one are built on machines of theirs.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+
+/// What can be asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct DistOptions {
+    /// Also install the packages in empty environments.
+    pub(crate) check: bool,
+    /// A binary that is packaged instead of a new one.
+    pub(crate) binary: Option<OsString>,
+}
+
+/// Where the packages go, below the target folder.
+const FOLDER: &str = "dist";
+
+/// A binary over this size is not what was meant to be shipped.
+const MOST_BYTES: u64 = 30_000_000;
+
+/// The targets that this machine may be able to build, the better ones first.
+const TARGETS: &[&str] = &["x86_64-unknown-linux-musl", "x86_64-unknown-linux-gnu"];
+
+/// Builds and packages.
+pub(crate) fn run(root: &Path, options: &DistOptions) -> Result<()> {
+    let target = target(root)?;
+    let binary = match &options.binary {
+        Some(binary) => PathBuf::from(binary),
+        None => build(root, target)?,
+    };
+    let out = process::target_folder(root).join(FOLDER);
+    let mut command = std::process::Command::new("python3");
+    command
+        .arg("packaging/dist.py")
+        .arg("--binary")
+        .arg(&binary)
+        .args(["--target", target, "--out"])
+        .arg(&out);
+    if options.check {
+        command.arg("--check");
+    }
+    process::run(root, command)
+}
+
+/// The best target that is installed.
+fn target(root: &Path) -> Result<&'static str> {
+    let folder = process::output(root, "rustc", &["--print", "sysroot"])?;
+    let folder = String::from_utf8(folder).context("the folder of the toolchain is no text")?;
+    let libraries = Path::new(folder.trim()).join("lib/rustlib");
+    match TARGETS.iter().find(|target| libraries.join(target).join("lib").is_dir()) {
+        Some(target) => Ok(target),
+        None => bail!("none of {} is installed; `rustup target add` one of them", TARGETS.join(", ")),
+    }
+}
+
+fn build(root: &Path, target: &str) -> Result<PathBuf> {
+    let arguments =
+        ["build", "--profile", "dist", "-p", "standfast", "--bin", "standfast", "--target", target];
+    let mut command = process::cargo_command(&arguments);
+    // Read by the build script; where there is no git, the version stands alone.
+    if let Ok(commit) = process::output(root, "git", &["rev-parse", "--short=12", "HEAD"]) {
+        command.env("STANDFAST_COMMIT", String::from_utf8_lossy(&commit).trim());
+    }
+    command.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    process::run(root, command)?;
+    let binary = process::target_folder(root).join(target).join("dist/standfast");
+    let size = std::fs::metadata(&binary).with_context(|| format!("{} is missing", binary.display()))?.len();
+    if size > MOST_BYTES {
+        bail!("{} has {size} bytes, more than {MOST_BYTES}", binary.display());
+    }
+    Ok(binary)
+}
