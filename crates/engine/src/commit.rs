@@ -33,7 +33,7 @@ use super::EngineError;
 use super::host::Host;
 use super::log::{Log, audience_member, log_events};
 use super::wakes::Wakes;
-use crate::auth::Approvers;
+use crate::auth::{Approvers, Party};
 
 pub use idempotency::IdempotencyKey;
 pub use shown::{HoldMarks, ImpliedHold, ShownHold, ShownHolds};
