@@ -10,7 +10,7 @@ use standfast_core::digest::{self, Digest};
 use standfast_core::execution_state::{BadState, ExecutionState, Setting};
 use standfast_core::id::{RunId, StorageKind, tenant_tag};
 use standfast_core::name::{AgentName, SessionId, UserId};
-use standfast_store::{Guard, SessionKey, SideWrite, StoreError};
+use standfast_store::{Guard, SessionKey, StoreError};
 
 use super::Submit;
 use crate::EngineError;
@@ -102,11 +102,10 @@ impl Submit {
         };
         let mut change = Change::new(actor, Vec::new());
         change.writes.guards.push(Guard::SessionOpen { session: key });
-        let bytes = pinned.definition.to_bytes().into();
-        change.writes.puts.push(SideWrite::Definition { digest: pinned.digest, bytes });
+        change.writes.puts.push(self.log.put_definition(pinned.digest, &pinned.definition));
         match self.commit.commit_restored(restored, pinned.definition, change).await {
             Ok(done) => {
-                self.log.known.put(done.row.run.facts);
+                self.log.known.put(done.row.run.facts.clone());
                 Ok(RestoredState::Restored(id))
             }
             Err(EngineError::Store(StoreError::Guard { .. })) => {

@@ -138,7 +138,7 @@ async fn rules_change_while_a_call_waits() {
     assert_eq!(approve(&engine, &cy, run).await, Ok(Answer::Done));
     let again = async {
         loop {
-            let holds = engine.load(run).await.unwrap().row.run.state.holds;
+            let holds = engine.load(run).await.unwrap().row.run.state.holds.clone();
             if holds.iter().any(|hold| hold.key != first.key) {
                 return;
             }
@@ -222,7 +222,7 @@ async fn a_precondition_is_looked_at_again_before_the_start() {
     assert_eq!(approve(&engine, &who("alice"), run).await, Ok(Answer::Done));
     let again = async {
         loop {
-            let holds = engine.load(run).await.unwrap().row.run.state.holds;
+            let holds = engine.load(run).await.unwrap().row.run.state.holds.clone();
             if holds.iter().any(|hold| hold.key != first.key) {
                 return;
             }
