@@ -77,9 +77,9 @@ pub use standfast_store::{
 };
 pub use submit::{
     Adjustment, CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldAdjustment, HoldDecision,
-    LoginError, Logins, NewRun, NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, RestoreError,
-    RestoredState,
-    SessionDeletion, Signature, StartedRun, Submit, TaskQueue, TaskReport, claimed_by,
+    LoginError, Logins, NewRun, NewTask, ProposedCall, Report, ReportBody, ReportError, Reports,
+    RestoreError, RestoredState, SessionDeletion, Signature, StartedRun, Submit, TaskQueue, TaskReport,
+    claimed_by,
 };
 pub use wakes::{Delta, RestTicket};
 pub use work::StartupReport;

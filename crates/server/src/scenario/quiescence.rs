@@ -15,10 +15,10 @@ use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 use standfast_store::{
     Answer, AuditEntry, AuditStore, Batch, Claim, ClaimedRun, Counts, Credential, DeadLetter, DeadQuery,
-    DeliveryStore, DueNotice, EndedQuery, Heartbeat, HoldQuery, IdempotencyStore, InboxCounts, KeyNote,
-    KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, RunStore, SealedChange, SecretStore, SessionChange,
-    SessionKey, SessionQuery, SessionRow, SessionStore, SettleNotice, ShardSet, Store, StoredRun,
-    Subscription, SubscriptionCount, SubscriptionQuery, WorkStore,
+    DecidedQuery, DeliveryStore, DueNotice, EndedQuery, Heartbeat, HoldQuery, IdempotencyStore, InboxCounts,
+    KeyNote, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, RunStore, SealedChange, SecretStore,
+    SessionChange, SessionKey, SessionQuery, SessionRow, SessionStore, SettleNotice, ShardSet, Store,
+    StoredRun, Subscription, SubscriptionCount, SubscriptionQuery, WorkStore,
 };
 use tokio::sync::Notify;
 
@@ -103,6 +103,10 @@ impl<S: Store> RunStore for CountedStore<S> {
 
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
         self.count(self.store.list_holds(query))
+    }
+
+    fn decided_holds(&self, query: DecidedQuery) -> Answer<Page<HoldRow>> {
+        self.count(self.store.decided_holds(query))
     }
 
     fn tenants(&self) -> Answer<Vec<Tenant>> {

@@ -84,7 +84,6 @@ fn held(kind: HoldKind, call: u32) -> HoldView {
         reversible: None,
         risk: None,
         unknown_because: None,
-        deciders: Vec::new(),
         recorded: None,
         path: Vec::new(),
         open: None,
