@@ -196,7 +196,7 @@ pub struct MessageId {
 }
 
 /// A hold within its run, as events name it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HoldKey {
     /// What is pending; [`CallNo::RUN`] when it is the whole run.
     pub call: CallNo,
