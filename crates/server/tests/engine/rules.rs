@@ -78,7 +78,7 @@ async fn every_hold_rule_counts() {
     assert_eq!(view.deciders, "2 of group:ops; and user:fay");
     assert_eq!(view.ask.stakes.because, ["it is gone then"]);
     assert_eq!((view.ask.stakes.risk, view.reversible), (Some(Risk::Destructive), Some(false)));
-    let open = engine.load(run).await.unwrap().row.run.state.holds.remove(0);
+    let open = engine.load(run).await.unwrap().row.run.state.holds[0].clone();
     assert_eq!((open.policy.on_deny, open.policy.on_timeout), (OnDeny::Cancel, OnTimeout::Deny));
     assert_eq!(open.policy.timeout, Some(Millis::hours(1)));
     let refused = approve(&engine, &who("alice"), run).await;
