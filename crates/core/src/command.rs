@@ -108,6 +108,10 @@ impl Default for Limits {
 
 /// What someone wants to happen to a run that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a command is there for one decision; a box would be an allocation for each"
+)]
 pub enum Command {
     /// A client says something more.
     Say(Say),

@@ -3,7 +3,7 @@
 //! Read from the logs of runs, which are verified on the way. What a tool says where no rule matches is the configuration's
 //! word, or what was recorded of a tool that the configuration does not name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -54,7 +54,7 @@ struct Progress<'a> {
 fn of_run(run: RunId, events: &[&Envelope]) -> Vec<Record> {
     let mut started: Option<&RunStarted> = None;
     let mut calls: BTreeMap<CallNo, Progress<'_>> = BTreeMap::new();
-    let mut kinds: BTreeMap<HoldKey, HoldKind> = BTreeMap::new();
+    let mut kinds: HashMap<HoldKey, HoldKind> = HashMap::new();
     for envelope in events {
         match &envelope.event {
             Event::RunStarted(event) => started = Some(event),
