@@ -58,7 +58,7 @@ async fn every_page_carries_strict_headers() {
         assert_eq!(header("set-cookie"), None, "the browser has its token");
         page.does_not_say("style=\"").says("<html lang=\"en\">");
         // The server's own module, and no other script.
-        assert_eq!(page.text.matches("<script").count(), 1, "{path}");
+        assert_eq!(page.body.matches("<script").count(), 1, "{path}");
         page.says("<script type=\"module\" src=\"&#x2f;assets&#x2f;live-");
     }
     let stranger = Browser { token: String::new(), ..alice };
