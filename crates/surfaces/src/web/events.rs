@@ -293,7 +293,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_falls_behind_is_told_that_something_changed() {
         let (sender, mut changes) = changes(1);
-        (1..4).for_each(|no| drop(sender.send(run(no)).unwrap()));
+        for no in 1..4 {
+            sender.send(run(no)).unwrap();
+        }
         assert_eq!(changes.next().await, None);
         sender.send(run(9)).unwrap();
         assert!(changes.next().await.is_some_and(|runs| runs.contains(&run(9))));
