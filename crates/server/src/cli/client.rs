@@ -194,7 +194,7 @@ impl Server {
     }
 
     pub(super) fn put(&self, path: &str, body: &str) -> Result<String, Failure> {
-        let request = self.identified(agent(Patience::Usual).put(self.url(path)));
+        let request = self.identified(self.agent(Patience::Usual).put(self.url(path)));
         let request = request.header("content-type", "application/json");
         self.answer(request.send(body), "; sending it again changes nothing twice")
     }
