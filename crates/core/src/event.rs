@@ -565,6 +565,9 @@ pub struct HoldEdited {
     /// What is at stake now, where rules say.
     #[serde(default, skip_serializing_if = "is_default")]
     pub stakes: Stakes,
+    /// Why it is held now, where a rule says; absent where what was said before still counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// In what role the arguments were changed.
     pub role: Role,
     /// The message that decided, as its sender wrote it, for the history; models are not told it.

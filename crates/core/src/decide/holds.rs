@@ -398,6 +398,7 @@ fn emit_edit(draft: &mut Draft<'_>, hold: &Hold, change: Change, role: Role) -> 
         votes_needed: if votes > 1 { votes } else { 0 },
         demands,
         stakes: draft.ctx.verdicts.terms(hold.call()).stakes,
+        reason: change.verdict.reason,
         role,
         message: change.message,
     }));

@@ -381,6 +381,7 @@ impl Log<'_> {
                 votes_needed: 0,
                 demands: Vec::new(),
                 stakes: Stakes::default(),
+                reason: None,
                 role: Role::Owner,
                 message: None,
             };

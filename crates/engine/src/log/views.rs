@@ -251,6 +251,9 @@ fn arguments(row: &HoldRow, events: &[Envelope]) -> Option<RawJson> {
     RawJson::parse(&text).ok()
 }
 
+/// What the rules about effects that were started before begin with.
+const EFFECT_RULES: &str = "effect:";
+
 /// What people were asked when it opened.
 pub(crate) fn asked(row: &HoldRow, events: &[Envelope]) -> Ask {
     let opened = events.iter().find(|envelope| envelope.seq == row.at);
@@ -266,7 +269,11 @@ pub(crate) fn asked(row: &HoldRow, events: &[Envelope]) -> Ask {
     match edited {
         // What was said of the arguments before says nothing of these.
         Some(edited) => {
-            let reason = name_files(ask.reason, &edited.edited.files);
+            // Nor does the name of an effect that they had.
+            let mut rules = opened.judged.iter().flat_map(|judged| &judged.rules);
+            let names_an_effect = rules.any(|rule| rule.as_str().starts_with(EFFECT_RULES));
+            let before = ask.reason.filter(|_| !names_an_effect);
+            let reason = name_files(edited.reason.clone().or(before), &edited.edited.files);
             Ask { reason, warning: None, stakes: edited.stakes.clone(), ..ask }
         }
         None => ask,

@@ -97,6 +97,11 @@ impl Log {
         may_see(who, facts, agent.as_ref().map(|agent| &agent.approvers))
     }
 
+    /// The same of a run that was read: also whoever something of it was escalated or handed on to.
+    pub(crate) fn may_see_run(&self, who: &Principal, run: &Run) -> bool {
+        self.may_see(who, &run.facts) || is_let_in(who, run)
+    }
+
     /// Of a run that does not even say whose it is, only its id speaks, and only to administrators.
     pub(crate) fn may_see_unreadable(&self, who: &Principal, found: &UnreadableRun) -> bool {
         match &found.facts {

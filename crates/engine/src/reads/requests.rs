@@ -36,7 +36,7 @@ impl Reads {
         if run.facts.tenant != who.tenant {
             return Err(EngineError::NotFound);
         }
-        if !self.log.may_see(who, &run.facts) {
+        if !self.log.may_see_run(who, run) {
             return Err(Refusal::NotAllowed(None).into());
         }
         let mut holds = Vec::new();

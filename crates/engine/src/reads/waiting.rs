@@ -64,7 +64,7 @@ impl Reads {
         settled: Option<Snapshot>,
     ) -> Result<Snapshot, EngineError> {
         match settled {
-            Some(snapshot) if self.log.may_see(who, &snapshot.run().facts) => Ok(snapshot),
+            Some(snapshot) if self.log.may_see_run(who, snapshot.run()) => Ok(snapshot),
             Some(_) => Err(EngineError::NotFound),
             None => self.snapshot(who, run).await,
         }
