@@ -165,19 +165,27 @@ fn typed(shaped: serde_json::Value, tree: &tree::Node, problems: &mut Vec<Proble
     })
 }
 
+/// What a message begins with that says by itself what is wrong and, behind a semicolon, what would be right.
+const WRONG: &str = "wrong: ";
+
 /// Numbers and texts that are too small, too large, too short.
 fn out_of_bounds(file: &File, tree: &tree::Node) -> Vec<Problem> {
     let Err(report) = file.validate() else { return Vec::new() };
     let told = report.iter().map(|(path, error)| {
         let path = garde_path(&path.to_string());
         let words = error.message().to_owned();
-        let what = if words.starts_with("must") {
+        let wrong = words.strip_prefix(WRONG);
+        let what = if let Some(why) = wrong {
+            format!("`{path}`: {}", why.split_once("; ").map_or(why, |(what, _)| what))
+        } else if words.starts_with("must") {
             format!("`{path}` {words}")
         } else {
             format!("`{path}` is {}", words.replace("length is ", ""))
         };
         let bound = words.split_whitespace().next_back().unwrap_or_default();
-        let help = if words.starts_with("lower") || words.contains("length") {
+        let help = if let Some((_, help)) = wrong.and_then(|why| why.split_once("; ")) {
+            help.to_owned()
+        } else if words.starts_with("lower") || words.contains("length") {
             format!("the least is {bound}")
         } else if words.starts_with("greater") {
             format!("the most is {bound}")

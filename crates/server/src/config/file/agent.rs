@@ -251,15 +251,17 @@ impl BusinessHours {
 }
 
 fn some_hours(hours: &BusinessHours, (): &()) -> garde::Result {
-    hours.counted().map(drop).map_err(garde::Error::new)
+    hours.counted().map(drop).map_err(|why| garde::Error::new(format!("wrong: {why}")))
 }
 
 /// Whether a text names people who can be asked.
 fn approver(text: &str, (): &()) -> garde::Result {
     match Approver::parse(text) {
-        Ok(Approver::Owner) => Err(garde::Error::new("the owner is asked already; name somebody else")),
+        Ok(Approver::Owner) => {
+            Err(garde::Error::new("wrong: the owner is asked already; name somebody else"))
+        }
         Ok(Approver::User(_) | Approver::Group(_) | Approver::Role(_)) => Ok(()),
-        Err(why) => Err(garde::Error::new(why)),
+        Err(why) => Err(garde::Error::new(format!("wrong: {why}"))),
     }
 }
 

@@ -110,7 +110,7 @@ pub struct CommonKeys {
 }
 
 fn key_template(text: &str, (): &()) -> garde::Result {
-    KeyTemplate::parse(text).map(drop).map_err(garde::Error::new)
+    KeyTemplate::parse(text).map(drop).map_err(|why| garde::Error::new(format!("wrong: {why}")))
 }
 
 /// Keys of `type: command`.
