@@ -97,12 +97,8 @@ fn the_walk_through_of_the_guide() {
     assert_eq!(first["status"], "completed", "{first}");
     assert!(exists(at, "production/app.yaml") && exists(at, ".env") && exists(at, "notes/today.md"));
     let log = ask(&server, &ann, &["show", text(&first["id"])]).to_string();
-    assert_eq!(
-        log.matches(r#""observed":{"effect":"hold","rules":["rule:production"]}"#).count(),
-        1,
-        "{log}"
-    );
-    assert_eq!(log.matches(r#""observed":{"effect":"deny","rules":["rule:secrets"]}"#).count(), 1, "{log}");
+    assert!(log.contains(r#""observed":{"effect":"hold","rules":["rule:production"]}"#), "{log}");
+    assert!(log.contains(r#""observed":{"effect":"deny","rules":["rule:secrets"]}"#), "{log}");
     // Back-test.
     let tested = json_of(&run(&["policy", "test", "standfast.yaml", "--json"], at));
     assert_eq!(tested["calls"], 3, "{tested}");
