@@ -62,7 +62,7 @@ tools:
   write_file: {type: write_file}
   execute_command: {type: command, requires_approval: true}
   http_request: {type: http_request}
-  write_rows: {type: external, url: 'http://127.0.0.1:9/', requires_approval: true, description: Writes rows}
+  write_rows: {type: external, url: 'http://127.0.0.1:9/', allowed_hosts: ['127.0.0.1:9'], requires_approval: true, description: Writes rows}
 `);
 });
 after(async () => {
@@ -294,7 +294,8 @@ test('runs have titles and states; a run has its timeline, its picture and its r
   const svg = await page.request.get(`${server.base}${run}/timeline.svg`);
   assert.equal(svg.headers()['content-type'], 'image/svg+xml');
   assert.match(await svg.text(), /^<svg /);
-  await open(`/api/v1/runs/${id}/events`);
+  const raw = await page.request.get(`${server.base}/api/v1/runs/${id}/events`);
+  assert.equal(raw.status(), 200);
 });
 
 test('charts have figures of what was decided, as pictures and as JSON', async () => {

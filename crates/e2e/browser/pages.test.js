@@ -211,12 +211,15 @@ test('the keyboard alone is enough to approve', async () => {
 test('two windows and an impatient finger: one decision, one effect', async () => {
   const { hold } = await server.held('ops');
   await open(hold);
-  const second = watch(await context.newPage());
+  // A window without script: it does not hear of the decision.
+  const still = await browser.newContext({ javaScriptEnabled: false });
+  const second = watch(await still.newPage());
   await second.goto(server.base + hold);
   await page.getByRole('button', { name: 'Approve: run it as shown' }).dblclick();
   await heading('Approved');
   await second.getByRole('button', { name: 'Deny: do not run it' }).click();
   await second.getByRole('alert').getByText('Already decided').waitFor();
+  await still.close();
   assert.equal(server.effects().length, 1);
   expectRefusals(1);
 });

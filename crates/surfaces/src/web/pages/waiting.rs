@@ -5,6 +5,7 @@
 use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::hold::HoldKind;
+use standfast_core::json::RawJson;
 use standfast_core::time::Timestamp;
 use standfast_engine::settings::Settings;
 use standfast_engine::{HoldView, HoldsFound};
@@ -13,6 +14,7 @@ use super::ShownInstant;
 use super::call::{self, RiskShown};
 use crate::http::filters::{DEADLINES, KINDS, PendingFilters, RISKS, encoded};
 use crate::labels;
+use crate::web::fields::Members;
 
 /// Characters of a summary.
 const SUMMARY_MAX: usize = 160;
@@ -219,14 +221,18 @@ pub(in crate::web) fn item(view: &HoldView, now: Timestamp) -> Item {
     }
 }
 
-/// The only text of the arguments, where there is one; otherwise all of it on one line, with real characters.
+/// The only text of the arguments, where there is one; otherwise each with its name, in their order, with real characters.
 pub(in crate::web) fn readable(json: &str) -> String {
-    let Ok(value) = serde_json::from_str::<serde_json::Value>(json) else { return json.to_owned() };
-    let only =
-        value.as_object().filter(|members| members.len() == 1).and_then(|members| members.values().next());
-    match only.and_then(serde_json::Value::as_str) {
-        Some(text) => text.to_owned(),
-        None => value.to_string(),
+    let Ok(Members(members)) = serde_json::from_str::<Members>(json) else { return json.to_owned() };
+    let text = |value: &RawJson| {
+        serde_json::from_str::<String>(value.text()).unwrap_or_else(|_| value.text().to_owned())
+    };
+    match members.as_slice() {
+        [(_, only)] => text(only),
+        several => {
+            let all = several.iter().map(|(name, value)| format!("{name}: {}", text(value)));
+            all.collect::<Vec<String>>().join(" · ")
+        }
     }
 }
 
@@ -259,6 +265,6 @@ mod tests {
     #[test]
     fn a_summary_is_what_people_read() {
         assert_eq!(readable(r#"{"command": "echo M\u00fcller"}"#), "echo Müller");
-        assert_eq!(readable(r#"{"a": 1, "b": "x"}"#), r#"{"a":1,"b":"x"}"#);
+        assert_eq!(readable(r#"{"a": 1, "b": "x"}"#), "a: 1 · b: x");
     }
 }
