@@ -11,10 +11,12 @@ import { fill, world } from './world.js';
 let browser;
 let here;
 let troubles = [];
+let contexts = [];
 
 before(async () => { browser = await launch(); });
 after(async () => { await browser.close(); });
 afterEach(async () => {
+  for (const context of contexts.splice(0)) await context.close();
   await here?.stop();
   here = undefined;
   assert.deepEqual(troubles.splice(0), []);
@@ -22,6 +24,7 @@ afterEach(async () => {
 
 async function visitor(more = {}) {
   const context = await browser.newContext(more);
+  contexts.push(context);
   return watch(await context.newPage(), () => here.server.base, troubles, /status of 4(22|09)/);
 }
 
