@@ -47,7 +47,7 @@ function both(name, run) {
 
 async function begin(page, agent, text) {
   await page.goto(`${server.base}/sessions`);
-  await page.getByLabel('Agent').selectOption(agent);
+  await page.getByLabel('Agent', { exact: true }).selectOption(agent);
   await page.getByLabel('Message').fill(text);
   await page.getByRole('button', { name: 'Send' }).click();
   await page.getByRole('heading', { name: `Conversation with ${agent}` }).waitFor();

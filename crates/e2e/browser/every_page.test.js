@@ -11,10 +11,12 @@ import { fill, world } from './world.js';
 let browser;
 let here;
 let troubles = [];
+let contexts = [];
 
 before(async () => { browser = await launch(); });
 after(async () => { await browser.close(); });
 afterEach(async () => {
+  for (const context of contexts.splice(0)) await context.close();
   await here?.stop();
   here = undefined;
   assert.deepEqual(troubles.splice(0), []);
@@ -22,6 +24,7 @@ afterEach(async () => {
 
 async function visitor(more = {}) {
   const context = await browser.newContext(more);
+  contexts.push(context);
   return watch(await context.newPage(), () => here.server.base, troubles, /status of 4(22|09)/);
 }
 
@@ -54,7 +57,7 @@ test('text that looks like markup is text on every page, also when it comes in l
     await page.goto(here.server.base + address);
     await page.locator('details').evaluateAll((all) => all.forEach((one) => { one.open = true; }));
     await page.waitForTimeout(300);
-    assert.equal(await page.locator('main img, main script, main svg, main iframe, main style, main a[href^="javascript"], [onerror], [onload], [onfocus]').count(), 0, name);
+    assert.equal(await page.locator('main img, main script, main svg:not(.chart), main iframe, main style, main a[href^="javascript"], [onerror], [onload], [onfocus]').count(), 0, name);
   }
   // The forms that take text take all of it.
   for (const text of CORPUS) {

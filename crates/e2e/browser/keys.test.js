@@ -102,6 +102,7 @@ agents: {helper: {llm: script, session_store: main, tools: [read_file], task: {}
   await page.keyboard.press('Escape');
   await page.keyboard.press('a');
   await page.getByText('Approved by local').waitFor();
+  await page.close();
   await other.stop();
   rmSync(folder, { recursive: true, force: true });
 });

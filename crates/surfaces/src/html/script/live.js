@@ -107,7 +107,9 @@ function decisions(root) {
 }
 
 let isPressed = false;
-let isStopped = false;
+// A form that was refused is answered with a page that has what was entered and what is wrong with it: nothing replaces that.
+const arrived = /** @type {PerformanceNavigationTiming | undefined} */ (performance.getEntriesByType('navigation')[0]);
+let isStopped = (arrived?.responseStatus ?? 200) >= 400;
 /** @type {Promise<void> | undefined} */
 let refreshing;
 let isWanted = false;
