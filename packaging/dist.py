@@ -13,6 +13,7 @@ import os
 import pathlib
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -160,7 +161,8 @@ def wheel(folder, target, out):
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as zipped:
         for path, data in {**files, f"{info}/RECORD": record.encode()}.items():
             entry = zipfile.ZipInfo(path)
-            entry.external_attr = (0o755 if "/scripts/" in path else 0o644) << 16
+            # pip makes those executable that are marked as regular files with this bit.
+            entry.external_attr = (stat.S_IFREG | (0o755 if "/scripts/" in path else 0o644)) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             zipped.writestr(entry, data)
     return made

@@ -143,6 +143,9 @@ fn a_mistyped_store_path_is_no_new_database() {
 fn keys_are_not_written_where_no_server_looks() {
     let me = Newcomer::new();
     assert!(me.types(&["init", "conf.yaml"]).status.success());
+    // Before the first start too: the folder of the database is made.
+    let early = me.types(&["keys", "create", "--user", "ann", "--config", "conf.yaml"]);
+    assert!(said(&early).contains("a new database that no server has used yet"), "{}", said(&early));
     let (server, greeting) = me.serves(&["--config", "conf.yaml", "--auth", "keys"]);
     assert!(
         greeting.contains("sign-in:  API key: export STANDFAST_KEY=$(standfast keys create"),

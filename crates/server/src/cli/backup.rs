@@ -86,6 +86,7 @@ pub(super) fn backup(arguments: &Backup) -> ExitCode {
 pub(super) fn restore(arguments: &Restore) -> ExitCode {
     let Restore { file, compare, place } = arguments;
     let done = database(place).and_then(|database| {
+        data::make_folder_of(&database).map_err(|error| error.to_string())?;
         let copy = sqlite::copy(file, &database, |_| {}).map_err(|error| error.to_string())?;
         let revived = wait(RevivedWork::of(&database, compare.as_deref()))?;
         Ok((database, copy, revived))

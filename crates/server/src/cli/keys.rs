@@ -146,7 +146,11 @@ fn open(which: &KeyStoreArgs) -> Result<KeyStore, Failure> {
 
 fn open_database(database: Database) -> Result<KeyStore, Failure> {
     Ok(match database {
-        Database::Sqlite(path) => KeyStore::File(CredentialFile::open(path)?),
+        Database::Sqlite(path) => {
+            // Keys may be made before the first start.
+            data::make_folder_of(&path).map_err(NoDatabase::from)?;
+            KeyStore::File(CredentialFile::open(path)?)
+        }
         Database::Files(files) => KeyStore::Folder(CredentialFolder::open(&files.path)?),
         Database::Postgres(named) => {
             let refused = |error| Failure::Database { setting: named.setting.clone(), error };
