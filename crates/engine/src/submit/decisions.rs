@@ -352,7 +352,7 @@ impl Submit {
         let arguments =
             |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
         let now = self.host.clock.now();
-        let mut verdicts = policy::of_run(agent.as_deref(), &definition, (&row.run, now), &arguments);
+        let mut verdicts = policy::of_run(agent.as_deref(), &definition, (&row.run, now), arguments);
         if let Some(agent) = agent.as_deref().filter(|agent| is_open && agent.may_claim_effects()) {
             let effect = |hold: &HoldRow| {
                 let no = hold.id.key.call;
