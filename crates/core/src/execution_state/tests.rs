@@ -133,7 +133,7 @@ fn bad_input_is_refused_in_words() {
     assert_eq!(refused(b""), unreadable);
     assert_eq!(
         refused(br#"{"task_id":"x"}"#),
-        "the execution state cannot be read: this is not the id of a run at line 1 column 15"
+        "the execution state cannot be read: this is not the id of a run at line 1 column 14"
     );
     let mut state = state(&waiting());
     state.iteration = 7;

@@ -245,7 +245,7 @@ async fn only_administrators_restore() {
     let approve = json!({"resolution": "approve", "wait": "settled"});
     let decided = http.with_key(&ann).post(&format!("/api/v1/holds/{hold}/resolve"), &approve).await;
     assert_eq!(decided.status, 200, "{decided:?}");
-    assert_eq!(written(folder.path()), ["two.txt"]);
+    assert_eq!(written(folder.path()), ["two.txt"], "{decided:?}");
 }
 
 /// S0-18, F2: `kill -9` in the middle of restoring, and two who restore at once: sent again there is one run, whole, with one

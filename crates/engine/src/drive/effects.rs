@@ -6,6 +6,7 @@
 //! first. Tools without a key cost nothing.
 
 use standfast_core::effect::EffectClaim;
+use standfast_core::event::{Envelope, Event};
 use standfast_core::id::{CallNo, Seq};
 use standfast_core::name::{RuleId, ToolName};
 use standfast_core::policy::{Effect, Verdict, Verdicts};
@@ -82,11 +83,13 @@ impl Drives {
         if record.run == run.facts.id && record.request == EffectClaim::owner(run.facts.id, no) {
             return Ok(());
         }
-        let first = match self.log.events(record.run, Seq(0)).await {
-            Ok(events) => claiming_call(&claimed, &events),
-            Err(StoreError::NotFound { .. } | StoreError::Corrupt { .. }) => None,
+        let events = match self.log.events(record.run, Seq(0)).await {
+            Ok(events) => events,
+            Err(StoreError::NotFound { .. } | StoreError::Corrupt { .. }) => Vec::new(),
             Err(error) => return Err(error.into()),
         };
+        let first = claiming_call(&claimed, &events);
+        let is_orphaned = first.as_ref().is_some_and(|first| is_orphaned(first.call, &events));
         let came_of_it = match first.as_ref().map(|first| first.effect) {
             // It is known that nothing happened.
             Some(CallEffect::NotExecuted) => {
@@ -96,6 +99,8 @@ impl Drives {
             Some(CallEffect::Executed) => "it was executed",
             Some(CallEffect::Failed) => "it failed, perhaps halfway",
             Some(CallEffect::OutcomeUnknown) => "nobody knows what became of it",
+            // It has started, so what it waits for now is a person who says what became of it, or a job elsewhere.
+            Some(CallEffect::Waiting) if is_orphaned => "nobody knows what became of it",
             Some(CallEffect::Running | CallEffect::Waiting) => "it is still running",
             None => "what became of it cannot be read",
         };
@@ -108,6 +113,16 @@ impl Drives {
         verdicts.effects.push((no, claim));
         Ok(())
     }
+}
+
+/// Whether the last start of a call was given up without knowing what it did.
+fn is_orphaned(call: CallNo, events: &[Envelope]) -> bool {
+    let last = events.iter().rev().find_map(|envelope| match &envelope.event {
+        Event::CallOrphaned(orphaned) if orphaned.call == call => Some(true),
+        Event::CallStarted(started) if started.call == call => Some(false),
+        _ => None,
+    });
+    last == Some(true)
 }
 
 /// What the rules call the effects of a call. Where one cannot be made, the rules themselves hold the call.

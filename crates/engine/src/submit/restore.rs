@@ -7,9 +7,10 @@
 use serde::Serialize;
 use standfast_core::actor::Actor;
 use standfast_core::digest::{self, Digest};
-use standfast_core::execution_state::{BadState, ExecutionState, Setting};
+use standfast_core::event::Event;
+use standfast_core::execution_state::{BadState, ExecutionState, RestoredRun, Setting};
 use standfast_core::id::{RunId, StorageKind, tenant_tag};
-use standfast_core::name::{AgentName, SessionId, UserId};
+use standfast_core::name::{AgentName, RuleId, SessionId, UserId};
 use standfast_store::{Guard, SessionKey, StoreError};
 
 use super::Submit;
@@ -17,6 +18,7 @@ use crate::EngineError;
 use crate::auth::{Principal, Scope};
 use crate::commit::Change;
 use crate::log::needs;
+use crate::policy::REQUIRES_APPROVAL;
 
 /// What became of a state that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +74,7 @@ impl Submit {
         }
         let (pinned, owner) = (agent.pin(), owner.unwrap_or_else(|| who.user.clone()));
         let actor = Actor::Client(who.user.clone());
-        let restored = state.restore(&Setting {
+        let mut restored = state.restore(&Setting {
             tenant: who.tenant.clone(),
             owner: owner.clone(),
             by: actor.clone(),
@@ -80,6 +82,7 @@ impl Submit {
             at: self.host.clock.now(),
             entropy: self.host.clock.entropy(),
         })?;
+        satisfy_usual_rule(&mut restored);
         self.log.heard_of(&who.tenant);
         let session = state.context_id.clone();
         let record = RestoreRecord {
@@ -170,4 +173,20 @@ struct RestoreRecord<'a> {
     by: &'a UserId,
     /// Digest of the state.
     state: Digest,
+}
+
+/// Whoever approves what was restored has been asked what the tool's own `requires_approval` asks, and is not asked twice. Rules of
+/// the policy ask for themselves, as they have people of their own.
+fn satisfy_usual_rule(restored: &mut RestoredRun) {
+    let Ok(usual) = RuleId::new(REQUIRES_APPROVAL) else { return };
+    for envelope in &mut restored.events {
+        if let Event::HoldOpened(opened) = &mut envelope.event
+            && let Some(judged) = &mut opened.judged
+        {
+            judged.rules.push(usual.clone());
+        }
+    }
+    for hold in restored.run.state.holds.iter_mut().filter(|hold| !hold.rules.is_empty()) {
+        hold.rules.push(usual.clone());
+    }
 }

@@ -222,7 +222,7 @@ async fn others_see_nothing_and_lookers_decide_nothing() {
 
     let alice = site.browser("alice").await;
     let page = alice.get(&path).await;
-    page.says("you are not one of its approvers").does_not_say("<button");
+    page.says("you started this run, and someone else must decide").does_not_say("<button");
     let bob = site.browser("bob").await;
     let digest = bob.get(&path).await.hidden("digest");
     let page = alice.post(&path, &[("decision", "approve"), ("revision", "0"), ("digest", &digest)]).await;
