@@ -234,7 +234,8 @@ mod tests {
     fn an_unknown_subcommand_names_the_known_ones() {
         let message = parsed("tset").unwrap_err().to_string();
         assert!(
-            message.contains("`tset`; known: test, bench, faults, tidy, product, book, help"),
+            message
+                .contains("`tset`; known: test, bench, faults, tidy, product, dist, book, screenshots, help"),
             "{message}"
         );
     }

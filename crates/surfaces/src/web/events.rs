@@ -297,6 +297,7 @@ mod tests {
             sender.send(run(no)).unwrap();
         }
         assert_eq!(changes.next().await, None);
+        assert_eq!(changes.next().await, Some(BTreeSet::from([run(3)])), "what was still there");
         sender.send(run(9)).unwrap();
         assert!(changes.next().await.is_some_and(|runs| runs.contains(&run(9))));
     }
