@@ -143,7 +143,9 @@ async fn a_foreign_run_costs_what_an_unknown_one_costs() {
             let of_foreign = (ask(&engine, operation, foreign).await, store.taken());
             assert_eq!(of_foreign, of_unknown, "operation {operation}, broken: {is_broken}");
             assert_eq!(of_foreign.0, Err(EngineError::NotFound), "operation {operation}");
-            assert_eq!(of_foreign.1, ["facts", "load"], "operation {operation}");
+            // Something of a run may have been escalated or delegated to them; a task of an inbox is not.
+            let looks: &[&str] = if operation == OPERATIONS - 1 { &["facts"] } else { &["facts", "load"] };
+            assert_eq!(of_foreign.1, looks, "operation {operation}");
         }
     }
     engine.die().await;
