@@ -97,6 +97,9 @@ mod tests {
     fn stored(story: &Story, no: u32) -> Option<String> {
         let stored = stored_call(&story.events, CallNo(no))?;
         assert_eq!(stored.tool, tool("write"));
+        let followed = crate::transcript::results::follow(&story.events);
+        let shown = followed.calls.get(&CallNo(no)).and_then(|track| track.arguments().inline());
+        assert_eq!(shown, Some(stored.arguments.as_str()), "receipts and transcripts say the same");
         Some(stored.arguments)
     }
 
