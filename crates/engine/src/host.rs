@@ -82,15 +82,26 @@ impl Host {
 
     pub(crate) fn agent(&self, name: &AgentName) -> Result<Arc<Agent>, EngineError> {
         let settings = self.settings();
-        settings.agents.get(name).cloned().ok_or_else(|| {
+        settings.configured_or_built_in(name).cloned().ok_or_else(|| {
             let known: Vec<&str> = settings.agents.keys().map(AgentName::as_str).collect();
             EngineError::NoSuchAgent { agent: name.clone(), known: known.join(", ") }
         })
     }
 
+    /// An agent that the configuration names: the built-in one takes no messages.
+    pub(crate) fn configured_agent(&self, name: &AgentName) -> Result<Arc<Agent>, EngineError> {
+        let found = self.agent(name)?;
+        if self.settings().agents.contains_key(name) {
+            return Ok(found);
+        }
+        let known: Vec<String> = self.settings().agents.keys().map(ToString::to_string).collect();
+        Err(EngineError::NoSuchAgent { agent: name.clone(), known: known.join(", ") })
+    }
+
     /// Who may decide now. Of an agent that is no longer configured: whoever started the run, and administrators.
     pub(crate) fn approvers(&self, name: &AgentName) -> Approvers {
-        self.settings().agents.get(name).map(|agent| agent.approvers.clone()).unwrap_or_default()
+        let settings = self.settings();
+        settings.configured_or_built_in(name).map(|agent| agent.approvers.clone()).unwrap_or_default()
     }
 
     /// Keeps a task for as long as the engine lives. Its log lines name what the caller's name: the request, the run.

@@ -76,9 +76,10 @@ pub use standfast_store::{
     DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, UnreadableRun,
 };
 pub use submit::{
-    Adjustment, CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldAdjustment, HoldDecision,
-    LoginError, Logins, NewRun, NewTask, ProposedCall, Report, ReportBody, ReportError, Reports,
-    RestoreError, RestoredState, SessionDeletion, Signature, StartedRun, Submit, TaskQueue, TaskReport,
+    Adjustment, CallReport, ClaimTask, Decision, DecisionSet, Decisions, GateDecision, GateError,
+    GateOutcome, GateStart, GateState, GateView, Gates, HoldAdjustment, HoldDecision, LoginError, Logins,
+    NewGate, NewRun, NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, RestoreError,
+    RestoredState, SessionDeletion, Signature, StartedRun, Submit, TaskQueue, TaskReport, Withdrawal,
     claimed_by,
 };
 pub use wakes::{Delta, RestTicket};
@@ -116,6 +117,7 @@ struct Parts {
     reports: Reports,
     logins: Logins,
     tasks: TaskQueue,
+    gates: Gates,
     work: Arc<Work>,
 }
 
@@ -143,6 +145,7 @@ impl Engine {
             reports: Reports::new(submit.clone()),
             logins: Logins::new(submit.clone(), reads.clone()),
             tasks: TaskQueue::new(submit.clone(), inboxes.clone()),
+            gates: Gates::new(submit.clone(), reads.clone()),
             work: Arc::new(Work::new(drives, nodes.clone())),
             host,
             wakes,
@@ -265,6 +268,12 @@ impl Engine {
     #[must_use]
     pub fn inboxes(&self) -> &Inboxes {
         &self.parts.inboxes
+    }
+
+    /// Gates: calls that somebody else's agent asks about before it runs them.
+    #[must_use]
+    pub fn gates(&self) -> &Gates {
+        &self.parts.gates
     }
 
     /// What callers were shown.

@@ -115,6 +115,39 @@ pub fn of_proposal(
     verdicts
 }
 
+/// Verdicts on the call of a gate that is not there yet: what the policy says, and that somebody is to be asked where the
+/// caller wants that.
+#[must_use]
+pub fn of_gate(
+    agent: &Agent,
+    definition: &Definition,
+    (facts, now): (&Facts, Timestamp),
+    (call, asks): (&AskedCall, Effect),
+) -> Verdicts {
+    let mut verdicts = Verdicts { policy: agent.rules.digest(), ..Verdicts::default() };
+    let no = CallNo(1);
+    if let Ok(tool) = ToolName::new(&call.tool) {
+        let judge = Judge { agent, definition, facts, now };
+        judge.judge(no, &tool, Some(&call.arguments), &mut verdicts);
+    }
+    let asked = (asks == Effect::Hold).then(|| verdict(Effect::Hold, WORKER_ASKS, None)).flatten();
+    verdicts.by_call.extend(asked.map(|verdict| (no, verdict)));
+    verdicts
+}
+
+/// What the rules of the policy say of a call; none where it would only fall back on its default.
+#[must_use]
+pub fn by_a_rule(agent: &Agent, facts: &Facts, tool: &ToolName, arguments: &str) -> Option<Effect> {
+    match &agent.rules {
+        Rules::Readable(policy) if policy.is_silent_about(tool) => None,
+        Rules::Readable(policy) => {
+            let decision = policy.decide(&call_of(facts, tool, Some(arguments)), agent.tool_default(tool));
+            (!decision.is_by_default()).then_some(decision.effect)
+        }
+        Rules::Unreadable(_) => Some(Effect::Hold),
+    }
+}
+
 /// The calls of a reply, numbered as they will be.
 pub fn numbered<'a>(run: &Run, calls: &'a [AskedCall]) -> impl Iterator<Item = (CallNo, &'a AskedCall)> {
     (run.state.calls_made + 1..).map(CallNo).zip(calls)
@@ -175,7 +208,7 @@ impl Judge<'_> {
     /// What the rules say, and what the tool itself says of the arguments and of how the run was told of it; the core lets
     /// the strictest win. A tool that the agent does not have any more is judged by nobody: the core holds or refuses it.
     fn judge(&self, no: CallNo, name: &ToolName, arguments: Option<&str>, verdicts: &mut Verdicts) {
-        let Some(tool) = self.agent.tools.get(name) else { return };
+        let Some(tool) = self.agent.tool(name) else { return };
         let decided = self.by_rules(name, arguments);
         let own = self.by_tool(tool.as_ref(), arguments, decided.lists);
         let shown = self.definition.tools.get(name);

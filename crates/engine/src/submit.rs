@@ -7,6 +7,7 @@
 //! only after what it depends on is durable.
 
 mod decisions;
+mod gates;
 mod logins;
 mod people;
 mod reports;
@@ -40,6 +41,9 @@ use crate::settings::PinnedDefinition;
 use crate::wakes::RestTicket;
 
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
+pub use gates::{
+    GateDecision, GateError, GateOutcome, GateStart, GateState, GateView, Gates, NewGate, Withdrawal,
+};
 pub use logins::{LoginError, Logins};
 pub use people::{Adjustment, HoldAdjustment};
 pub use reports::{Report, ReportBody, ReportError, Reports, Signature};
@@ -139,7 +143,7 @@ impl Submit {
 
     /// The id that a run will have.
     fn new_id(&self, who: &Principal, new: &NewRun) -> Result<RunId, EngineError> {
-        let agent = self.host.agent(&new.agent)?;
+        let agent = self.host.configured_agent(&new.agent)?;
         Ok(self.host.clock.run_id(&who.tenant, agent.lives))
     }
 

@@ -9,7 +9,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
 use standfast_engine::ReceiverKind;
 use standfast_surfaces::http::{self, App, Problem};
-use standfast_surfaces::{a2a, api, async_tool, html, inbox, operations, teal, web};
+use standfast_surfaces::{a2a, api, async_tool, hooks, html, inbox, operations, teal, web};
 use utoipa_axum::router::OpenApiRouter;
 
 /// The kinds of receivers that surfaces know how to tell something.
@@ -37,6 +37,7 @@ pub fn router(app: App) -> Router {
         .merge(operations::routes());
     let surfaces = http::described(described)
         .merge(web::routes(&app))
+        .merge(hooks::routes())
         .merge(a2a::routes(&app))
         .nest("/async-tools", async_tool::alias())
         .fallback(no_such_path)

@@ -8,6 +8,7 @@ mod cookies;
 mod extract;
 pub(crate) mod filters;
 mod forwarded;
+mod gates;
 mod guard;
 mod in_flight;
 mod listen;
@@ -30,6 +31,7 @@ pub use cookies::{cookie_of, forget_session, keep_session, session_cookie};
 pub use extract::{
     Args, JsonBody, Repeatable, Segment, UnparsedJson, body_bytes, idempotency_key, is_too_deep,
 };
+pub use gates::{gate_problem, gate_text, gate_url, gate_value};
 pub use guard::{Door, HasTour, Pass, Peer};
 pub use listen::{serve, serve_with};
 pub use openapi::described;

@@ -91,6 +91,7 @@ pub(crate) const STANDFAST_SUBCOMMANDS: &[&str] = &[
     "health",
     "help",
     "holds",
+    "hook",
     "import",
     "inbox",
     "init",

@@ -157,6 +157,11 @@ pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: Co
     );
 }
 
+/// Opens the hold in which a person says what a start did.
+pub(super) fn open_recovery(draft: &mut Draft<'_>, call: CallNo, attempt: u32) {
+    open(draft, NewHold { call, kind: HoldKind::Recovery, attempt, ..NewHold::default() });
+}
+
 /// What a new hold is made of.
 pub(super) struct NewHold {
     pub(super) call: CallNo,

@@ -252,8 +252,9 @@ impl Server {
     }
 
     fn url(&self, path: &str) -> String {
-        // Beside the native API there is that of inboxes.
-        let version = if path.starts_with("/api/") { "" } else { "/api/v1" };
+        // Beside the native API there is that of inboxes, and hooks.
+        let is_whole = path.starts_with("/api/") || path.starts_with("/hooks/");
+        let version = if is_whole { "" } else { "/api/v1" };
         format!("{}{version}{path}", self.base)
     }
 

@@ -23,6 +23,7 @@ use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{
     A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, HISTORY_TOKENS,
     InboxService, Jobs, NotifiedHolds, Rules, ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks,
+    gate_agent,
 };
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
@@ -166,6 +167,7 @@ impl Config {
         let settings = Settings {
             fixed: self.fixed(usual.fixed),
             agents,
+            gate: Arc::new(gate_agent(Rules::Readable(self.policy.clone()))),
             default_agent: self.file.server.default_agent.as_ref().map(AgentName::new).transpose()?,
             limits: Arc::new(limits(server)),
             notified_holds: NotifiedHolds {
