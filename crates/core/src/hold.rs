@@ -355,6 +355,9 @@ pub struct Ask {
     /// started again with this and the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Box<Body>>,
+    /// The file that the call would change, as it was when it was asked. Shown with what it has now; it decides nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Box<FileDigest>>,
 }
 
 /// Begins the list of files in the reason of a hold.

@@ -89,6 +89,7 @@ pub fn of_reply(
             let Ok(tool) = ToolName::new(&call.tool) else { continue };
             verdicts.files.extend(files(agent, &tool, &call.arguments).into_iter().map(|file| (no, file)));
             verdicts.warnings.extend(warning(agent, &tool, &call.arguments).map(|warning| (no, warning)));
+            verdicts.targets.extend(target(agent, &tool, &call.arguments).map(|file| (no, file)));
         }
     }
     verdicts
@@ -163,6 +164,11 @@ fn warning(agent: &Agent, tool: &ToolName, arguments: &str) -> Option<String> {
     agent.tools.get(tool)?.warning(arguments)
 }
 
+/// The file that a call would change, as it is now.
+fn target(agent: &Agent, tool: &ToolName, arguments: &str) -> Option<FileDigest> {
+    agent.tools.get(tool)?.target(arguments)
+}
+
 /// Verdicts on the calls of the current turn, as of now, with the arguments that they would run with. Of an agent that
 /// is no longer configured nobody judges anything.
 #[must_use]
@@ -191,6 +197,7 @@ pub fn of_run(
             verdicts.files.extend(files.into_iter().map(|file| (call.no, file)));
             let warning = warning(agent, &call.tool, &arguments);
             verdicts.warnings.extend(warning.map(|warning| (call.no, warning)));
+            verdicts.targets.extend(target(agent, &call.tool, &arguments).map(|file| (call.no, file)));
         }
     }
     verdicts

@@ -140,7 +140,13 @@ fn ask_again(
     let opening = NewHold {
         call: call.no,
         policy: terms.over(draft.ctx.definition.policy_for(&call.tool)),
-        ask: Ask { reason, warning, stakes: terms.stakes, ..Ask::default() },
+        ask: Ask {
+            reason,
+            warning,
+            target: draft.ctx.verdicts.target(call.no),
+            stakes: terms.stakes,
+            ..Ask::default()
+        },
         judged: Some(PolicyVerdict { effect: Effect::Hold, rules, ..combined.judged }),
         votes,
         demands,
