@@ -31,6 +31,18 @@ pub enum HoldKind {
 }
 
 impl HoldKind {
+    /// Its word, for protocols and logs.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HoldKind::Approval => "approval",
+            HoldKind::Input => "input",
+            HoldKind::External => "external",
+            HoldKind::Auth => "auth",
+            HoldKind::Recovery => "recovery",
+        }
+    }
+
     /// Every kind, for tables and tests.
     pub const ALL: [HoldKind; 5] =
         [HoldKind::Approval, HoldKind::Input, HoldKind::External, HoldKind::Auth, HoldKind::Recovery];

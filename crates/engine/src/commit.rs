@@ -104,7 +104,7 @@ impl Commit {
     }
 
     /// Changes several runs in one append, all of them or none. The first change leads: what the others are refused
-    /// because their runs are over is left out.
+    /// because their runs have ended is left out.
     pub(crate) async fn commit_jointly(
         &self,
         (base, change): (RunRow, Change),

@@ -2,7 +2,7 @@
 //!
 //! Components own their state and depend in one direction: `host` (process) ← `log` (what is stored, and what is shown of it)
 //! ← `wakes` ← `commit` (the one write path) ← `drive` (one run until it waits or ends) ← `work` (what a node does by
-//! itself). `reads` (lists, waiting) uses log and wakes; `deliver` uses log and commit; `receivers` (who is told),
+//! itself). `reads` (lists, waiting) uses log and wakes; `deliver` uses log and commit; `receivers` (who is notified),
 //! `identity` and `nodes` are below drive and deliver; `submit` (what callers ask for) is above all of them. [`Engine`] only
 //! forwards and hands them out. A held run is known to none of them: it is rows.
 //!

@@ -52,7 +52,7 @@ pub struct Telemetry {
     delivered: Counter,
     delivery_failed: Counter,
     delivery_dead: Counter,
-    /// Kinds and agents that had open holds: they are told again when they have none left.
+    /// Kinds and agents that had open holds: they are reported once more when they have none left.
     seen: Mutex<BTreeSet<(AgentName, HoldKind)>>,
 }
 
@@ -78,7 +78,8 @@ impl Telemetry {
         };
         describe(&recorder);
         let histogram = |key: Key| recorder.register_histogram(&key, &METADATA);
-        let of_kind = |kind| histogram(Key::from_parts(DECISION, vec![Label::new("kind", kind_word(kind))]));
+        let of_kind =
+            |kind: HoldKind| histogram(Key::from_parts(DECISION, vec![Label::new("kind", kind.as_str())]));
         let version = vec![Label::new("version", env!("CARGO_PKG_VERSION"))];
         recorder.register_gauge(&Key::from_parts(BUILD, version), &METADATA).set(1.0);
         let expired = recorder.register_counter(&Key::from_name(EXPIRED), &METADATA);
@@ -114,7 +115,7 @@ impl Telemetry {
         self.delivery_failed.increment(1);
     }
 
-    /// Something could not be told and was given up.
+    /// A delivery failed and was given up.
     pub fn delivery_dead(&self) {
         self.delivery_dead.increment(1);
     }
@@ -155,7 +156,7 @@ impl Telemetry {
         seen.extend(counts.holds.iter().map(|holds| (holds.agent.clone(), holds.kind)));
         for (agent, kind) in seen.iter() {
             let found = counts.holds.iter().find(|holds| holds.agent == *agent && holds.kind == *kind);
-            let labels = vec![Label::new("kind", kind_word(*kind)), Label::new("agent", agent.to_string())];
+            let labels = vec![Label::new("kind", kind.as_str()), Label::new("agent", agent.to_string())];
             self.gauge(HOLDS_OPEN, labels.clone()).set(number(found.map_or(0, |holds| holds.count)));
             let oldest = found.and_then(|holds| holds.oldest);
             self.gauge(OLDEST_AGE, labels).set(oldest.map_or(0.0, |at| seconds(at, now)));
@@ -238,16 +239,6 @@ fn describe(recorder: &PrometheusRecorder) {
         None,
         "Delivery attempts to subscriptions, since the start.".into(),
     );
-}
-
-fn kind_word(kind: HoldKind) -> &'static str {
-    match kind {
-        HoldKind::Approval => "approval",
-        HoldKind::Input => "input",
-        HoldKind::External => "external",
-        HoldKind::Auth => "auth",
-        HoldKind::Recovery => "recovery",
-    }
 }
 
 fn phase_word(phase: Phase) -> &'static str {

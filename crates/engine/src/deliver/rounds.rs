@@ -1,4 +1,4 @@
-//! The rounds of the deliverer: what is due, who is told, how it went.
+//! The rounds of the deliverer: what is due, who is notified, how it went.
 //!
 //! One notice stands for one subscription and one run, so whoever holds it sends in order. What is told is settled after
 //! it was told: a crash in between tells it again, with the same id. A receiver that fails, hangs or answers slowly has
@@ -138,7 +138,7 @@ async fn rounds(shared: Weak<Deliveries>) {
             shared.host.clock.sleep(GATHER).await;
         }
     }
-    // Whatever is under way is told again by whoever comes next.
+    // Whatever is under way is delivered again by whoever comes next.
     under_way.shutdown().await;
 }
 
