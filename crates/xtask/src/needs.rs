@@ -154,7 +154,7 @@ fn python_packages(root: &Path) -> Option<&'static str> {
 }
 
 /// Packages of Python, in an environment of their own. What is there already costs a moment.
-fn python(root: &Path, environment: &str, packages: &str) -> Result<()> {
+pub(crate) fn python(root: &Path, environment: &str, packages: &str) -> Result<()> {
     let environment = process::target_folder(root).join(environment);
     let python = environment.join("bin/python");
     if !python.exists() {
