@@ -68,6 +68,9 @@ pub enum Scope {
     /// Work on the tasks of inboxes: see them, claim them, report on them.
     #[serde(rename = "inbox:work")]
     InboxWork,
+    /// Scrape the metrics of the server, and nothing else.
+    #[serde(rename = "metrics:read")]
+    MetricsRead,
     /// Everything, and see everything of the tenant.
     #[serde(rename = "admin")]
     Admin,
@@ -130,10 +133,16 @@ impl Principal {
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Scope; 5] =
-        [Scope::RunsRead, Scope::RunsWrite, Scope::HoldsDecide, Scope::InboxWork, Scope::Admin];
+    pub const ALL: [Scope; 6] = [
+        Scope::RunsRead,
+        Scope::RunsWrite,
+        Scope::HoldsDecide,
+        Scope::InboxWork,
+        Scope::MetricsRead,
+        Scope::Admin,
+    ];
 
-    /// What a key is good for unless somebody says otherwise: everything but administering and working on others' tasks.
+    /// What a key is good for unless somebody says otherwise: everything but administering, scraping and working on others' tasks.
     #[must_use]
     pub fn usual() -> BTreeSet<Scope> {
         BTreeSet::from([Scope::RunsRead, Scope::RunsWrite, Scope::HoldsDecide])
@@ -147,6 +156,7 @@ impl Scope {
             Scope::RunsWrite => "runs:write",
             Scope::HoldsDecide => "holds:decide",
             Scope::InboxWork => "inbox:work",
+            Scope::MetricsRead => "metrics:read",
             Scope::Admin => "admin",
         }
     }

@@ -140,7 +140,9 @@ impl Work {
             ClaimedRun::Corrupt { .. } => None,
         };
         let longest = claimed.iter().filter_map(since).min();
-        self.nodes.is_behind(longest.map_or(Millis(0), |at| now.since(at)));
+        let behind = longest.map_or(Millis(0), |at| now.since(at));
+        settings.fixed.telemetry.behind_by(behind.0);
+        self.nodes.is_behind(behind);
         let mut taken = 0;
         for claimed in claimed {
             match claimed {
@@ -176,6 +178,9 @@ impl Work {
         // A drive whose lease ran out while it was alive has it again now.
         let Some(guard) = self.drives.guard_of_claimed(run) else { return false };
         self.recovered(&stored.row, from);
+        if from.is_some() {
+            self.host.settings().fixed.telemetry.took_over();
+        }
         let Some(slot) = self.pool.slot(&agent, Queue::of(&facts)) else {
             // The claim has used up a wake that may have been there: it is given back with the lease.
             let wake_at = has_relatives(&stored.row.run).then(|| self.host.clock.now());
