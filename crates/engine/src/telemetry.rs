@@ -8,6 +8,7 @@
 mod series;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use metrics::{Counter, Gauge, Histogram, Label, Recorder as _};
@@ -53,6 +54,7 @@ const LEASES_LOST: &str = "standfast_leases_lost_total";
 const TAKEN_OVER: &str = "standfast_runs_taken_over_total";
 const OVERDUE: &str = "standfast_runs_overdue_seconds";
 const QUEUE: &str = "standfast_queue_depth";
+const SHED: &str = "standfast_runs_shed_total";
 
 /// A commit takes from a tenth of a millisecond to, on a bad day, seconds.
 const APPEND_BUCKETS: [f64; 13] =
@@ -83,7 +85,7 @@ pub struct Telemetry {
     batch: Histogram,
     /// In the order of [`Channel::ALL`].
     requests: Vec<RequestSeries>,
-    in_flight: Gauge,
+    in_flight: Level,
     models: NamedSeries<ModelSeries>,
     tools: NamedSeries<ToolSeries>,
     /// In the order of [`HoldKind::ALL`].
@@ -94,7 +96,8 @@ pub struct Telemetry {
     leases_lost: Counter,
     taken_over: Counter,
     overdue: Gauge,
-    writes: Gauge,
+    writes: Level,
+    shed: Counter,
     due_deliveries: Gauge,
     expired: Counter,
     delivered: Counter,
@@ -112,17 +115,36 @@ struct RequestSeries {
 }
 
 /// Something that is under way as long as this is there: a request, or a write that waits for the store.
-pub struct UnderWay<'a>(&'a Gauge);
+pub struct UnderWay<'a>(&'a Level);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.decrement(1.0);
+        self.0.gauge.decrement(1.0);
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many of something there are just now, also for whoever goes by it.
+struct Level {
+    gauge: Gauge,
+    count: AtomicUsize,
+}
+
+impl Level {
+    fn new(gauge: Gauge) -> Level {
+        Level { gauge, count: AtomicUsize::new(0) }
+    }
+
+    fn begin(&self) -> UnderWay<'_> {
+        self.gauge.increment(1.0);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self)
     }
 }
 
 /// Something that takes time, since when by the server's stopwatch.
 #[derive(Debug, Clone, Copy)]
-pub struct Begun(u64);
+pub struct Lap(u64);
 
 impl std::fmt::Debug for Telemetry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -161,7 +183,7 @@ impl Telemetry {
             append: registry.histogram(APPEND, vec![]),
             batch: registry.histogram(BATCH, vec![]),
             requests: Channel::ALL.map(|channel| request_series(&registry, channel)).into(),
-            in_flight: registry.gauge(IN_FLIGHT, vec![]),
+            in_flight: Level::new(registry.gauge(IN_FLIGHT, vec![])),
             models: NamedSeries::new(&registry, model_series),
             tools: NamedSeries::new(&registry, tool_series),
             decisions: HoldKind::ALL.into_iter().map(of_kind).collect(),
@@ -170,7 +192,8 @@ impl Telemetry {
             leases_lost: registry.counter(LEASES_LOST, vec![]),
             taken_over: registry.counter(TAKEN_OVER, vec![]),
             overdue: registry.gauge(OVERDUE, vec![]),
-            writes: queue("writes"),
+            writes: Level::new(queue("writes")),
+            shed: registry.counter(SHED, vec![]),
             due_deliveries: queue("deliveries"),
             expired: registry.counter(EXPIRED, vec![]),
             delivered: deliveries("delivered"),
@@ -183,23 +206,22 @@ impl Telemetry {
 
     /// Something begins that [`Telemetry::answered`], [`Telemetry::asked`] or [`Telemetry::ran`] tells the end of.
     #[must_use]
-    pub fn begin(&self) -> Begun {
-        Begun(self.stopwatch.micros())
+    pub fn begin(&self) -> Lap {
+        Lap(self.stopwatch.micros())
     }
 
-    fn seconds_since(&self, begun: Begun) -> f64 {
+    fn seconds_since(&self, begun: Lap) -> f64 {
         number(self.stopwatch.micros().saturating_sub(begun.0)) / 1e6
     }
 
     /// A request is being answered for as long as what it returns is there.
     #[must_use]
     pub fn request(&self) -> UnderWay<'_> {
-        self.in_flight.increment(1.0);
-        UnderWay(&self.in_flight)
+        self.in_flight.begin()
     }
 
     /// A request was answered with this status.
-    pub fn answered(&self, channel: Channel, begun: Begun, status: u16) {
+    pub fn answered(&self, channel: Channel, begun: Lap, status: u16) {
         let Some((_, series)) = Channel::ALL.into_iter().zip(&self.requests).find(|(one, _)| *one == channel)
         else {
             return;
@@ -210,7 +232,7 @@ impl Telemetry {
     }
 
     /// A model was asked; `name` is the one that answered, or the configured one.
-    pub(crate) fn asked(&self, name: &str, begun: Begun, replied: &Result<ModelReply, ModelFailure>) {
+    pub(crate) fn asked(&self, name: &str, begun: Lap, replied: &Result<ModelReply, ModelFailure>) {
         let series = self.models.of(name);
         series.seconds.record(self.seconds_since(begun));
         match replied {
@@ -225,7 +247,7 @@ impl Telemetry {
     }
 
     /// A tool ran.
-    pub(crate) fn ran(&self, tool: &str, begun: Begun, came: &Outcome) {
+    pub(crate) fn ran(&self, tool: &str, begun: Lap, came: &Outcome) {
         let series = self.tools.of(tool);
         series.seconds.record(self.seconds_since(begun));
         match came {
@@ -270,8 +292,17 @@ impl Telemetry {
 
     /// A write waits for the store for as long as what it returns is there.
     pub(crate) fn write(&self) -> UnderWay<'_> {
-        self.writes.increment(1.0);
-        UnderWay(&self.writes)
+        self.writes.begin()
+    }
+
+    /// How many writes wait for the store.
+    pub(crate) fn waiting_writes(&self) -> usize {
+        self.writes.count.load(Ordering::Relaxed)
+    }
+
+    /// A new run was refused, because too much waits already.
+    pub(crate) fn shed(&self) {
+        self.shed.increment(1);
     }
 
     /// How many deliveries are under way or wait for a place.
@@ -470,6 +501,7 @@ fn describe(recorder: &PrometheusRecorder) {
         (TOOL_CALLS, "Calls of tools by result, since the start."),
         (DECISIONS, "Decisions on holds by outcome and by the channel that they came by, since the start."),
         (LEASES_LOST, "Runs that another node took over from this one, since the start."),
+        (SHED, "New runs that were refused because too much waited already, since the start."),
         (TAKEN_OVER, "Runs that this node took over after their lease had run out, since the start."),
     ] {
         recorder.describe_counter(name.into(), None, words.into());
