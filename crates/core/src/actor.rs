@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::base32::from_text;
+use crate::base32::{self, from_text};
 use crate::id::{BadId, Incarnation};
 use crate::name::{UserId, WorkerName};
 
@@ -39,16 +39,32 @@ impl Actor {
     }
 }
 
+impl Actor {
+    /// The text form in its two halves, for whoever writes it out: with every append, so nothing grows on the way.
+    pub(crate) fn with_halves<T>(&self, write: impl FnOnce(&'static str, &str) -> T) -> T {
+        match self {
+            Actor::Person(user) => write("person:", user.as_str()),
+            Actor::Client(user) => write("client:", user.as_str()),
+            Actor::Callback(user) => write("callback:", user.as_str()),
+            Actor::Outside(worker) => write("outside:", worker.as_str()),
+            Actor::Node(node) => write("node:", base32::Letters::of(&node.0).as_str()),
+            Actor::Clock => write("clock", ""),
+        }
+    }
+
+    /// The text form.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.with_halves(|kind, name| [kind, name].concat())
+    }
+}
+
 impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Actor::Person(user) => write!(f, "person:{user}"),
-            Actor::Client(user) => write!(f, "client:{user}"),
-            Actor::Callback(user) => write!(f, "callback:{user}"),
-            Actor::Outside(worker) => write!(f, "outside:{worker}"),
-            Actor::Node(node) => write!(f, "node:{node}"),
-            Actor::Clock => f.write_str("clock"),
-        }
+        self.with_halves(|kind, name| {
+            f.write_str(kind)?;
+            f.write_str(name)
+        })
     }
 }
 

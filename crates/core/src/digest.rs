@@ -28,8 +28,14 @@ pub struct Digest(pub [u8; 32]);
 /// The digest of a labelled list of parts.
 #[must_use]
 pub fn of_parts(label: &str, parts: &[&[u8]]) -> Digest {
+    of_all(label, parts.iter().copied())
+}
+
+/// The same, of parts that come one by one: nobody has to list them first.
+#[must_use]
+pub fn of_all<'a>(label: &'a str, parts: impl Iterator<Item = &'a [u8]>) -> Digest {
     let mut hasher = Sha256::new();
-    for part in std::iter::once(label.as_bytes()).chain(parts.iter().copied()) {
+    for part in std::iter::once(label.as_bytes()).chain(parts) {
         hasher.update((part.len() as u64).to_be_bytes());
         hasher.update(part);
     }

@@ -213,7 +213,7 @@ fn hash(previous: Digest, header: &Header, commitment: Digest) -> Digest {
             &header.first.0.to_be_bytes(),
             &header.count.to_be_bytes(),
             &header.at.0.to_be_bytes(),
-            header.actor.to_string().as_bytes(),
+            header.actor.text().as_bytes(),
             &commitment.0,
         ],
     )

@@ -3,7 +3,10 @@
 //! A provider's own blocks (signed thinking, encrypted reasoning) are opaque here and kept byte for byte. How the
 //! pieces line up into a conversation is `transcript.rs`.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::body::Body;
 use crate::digest::Digest;
@@ -235,12 +238,36 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 /// JSON text.
 #[must_use]
 pub fn shown_input(arguments: &RawJson) -> String {
-    #[derive(Deserialize)]
-    #[serde(transparent)]
-    struct OneString(std::collections::BTreeMap<String, String>);
-    match serde_json::from_str::<OneString>(arguments.text()) {
-        Ok(OneString(members)) if members.len() == 1 => members.into_values().next().unwrap_or_default(),
-        Ok(_) | Err(_) => arguments.text().to_owned(),
+    match serde_json::from_str(arguments.text()) {
+        Ok(OnlyString(Some(text))) => text,
+        Ok(OnlyString(None)) | Err(_) => arguments.text().to_owned(),
+    }
+}
+
+/// The one string of an object that has nothing else.
+struct OnlyString(Option<String>);
+
+impl<'de> Deserialize<'de> for OnlyString {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OnlyString, D::Error> {
+        deserializer.deserialize_map(OnlyString(None))
+    }
+}
+
+impl<'de> Visitor<'de> for OnlyString {
+    type Value = OnlyString;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<OnlyString, A::Error> {
+        let Some(IgnoredAny) = members.next_key()? else { return Ok(self) };
+        let only = members.next_value()?;
+        let mut is_alone = true;
+        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
+            is_alone = false;
+        }
+        Ok(OnlyString(is_alone.then_some(only)))
     }
 }
 

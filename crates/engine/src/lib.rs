@@ -45,6 +45,7 @@ use standfast_core::command::Say;
 use standfast_core::decide::Answer;
 use standfast_core::event::Envelope;
 use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::name::Tenant;
 use standfast_core::run::Run;
 use standfast_core::time::Millis;
 use standfast_store::{Store, StoredRun};
@@ -232,16 +233,16 @@ impl Engine {
         self.parts.host.settings()
     }
 
-    /// What this server found when it started.
+    /// What this server found when it started: of one tenant, or of all.
     #[must_use]
-    pub fn startup_report(&self) -> StartupReport {
-        self.parts.work.startup_report()
+    pub fn startup_report(&self, of: Option<&Tenant>) -> StartupReport {
+        self.parts.work.startup_report(of)
     }
 
-    /// How many jobs were found silent since this server started.
+    /// How many jobs of a tenant were found silent since this server started.
     #[must_use]
-    pub fn silent_jobs(&self) -> u64 {
-        self.parts.work.silent_jobs()
+    pub fn silent_jobs(&self, tenant: &Tenant) -> u64 {
+        self.parts.work.silent_jobs(tenant)
     }
 
     /// What callers may look at.

@@ -28,6 +28,8 @@ pub(crate) struct Wakes {
     worker: Notify,
     inboxes: Notify,
     deliverer: Notify,
+    /// Something was appended that the deliverer may have to tell of.
+    appended: Notify,
     /// The runs that are driven here and known to go on: whoever drives one says when it rests.
     going_on: Mutex<HashSet<RunId>>,
     /// Every run that changes, for those who follow many.
@@ -105,6 +107,7 @@ impl Default for Wakes {
             worker: Notify::default(),
             inboxes: Notify::default(),
             deliverer: Notify::default(),
+            appended: Notify::default(),
             going_on: Mutex::default(),
             all: broadcast::Sender::new(KEPT),
         }
@@ -124,7 +127,7 @@ impl Wakes {
 
     /// Something was appended to this run. Those who wait for its rest are left alone while it goes on.
     fn wake_after(&self, run: RunId, continuation: Continuation, counted: impl FnOnce(u64)) {
-        self.deliverer.notify_one();
+        self.appended.notify_one();
         // Nobody may be listening, and that is no failure.
         let _ = self.all.send(run);
         let mut runs = self.runs();
@@ -204,14 +207,19 @@ impl Wakes {
         news
     }
 
-    /// There may be something to tell outside.
+    /// There is something to tell outside, or somebody else has to tell it now.
     pub(crate) fn wake_deliverer(&self) {
         self.deliverer.notify_one();
     }
 
-    /// Waits until there may be something to tell outside.
-    pub(crate) async fn news(&self) {
+    /// Waits until the deliverer has to look.
+    pub(crate) async fn deliverer_woken(&self) {
         self.deliverer.notified().await;
+    }
+
+    /// Waits until something was appended.
+    pub(crate) async fn appended(&self) {
+        self.appended.notified().await;
     }
 
     /// Hears about this run from now on.

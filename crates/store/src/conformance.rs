@@ -265,6 +265,7 @@ macro_rules! conformance {
             notices:
                 a_notice_is_due_at_its_time,
                 a_run_has_one_notice_for_each_subscription,
+                every_commit_that_puts_a_notice_is_counted,
                 a_delivered_notice_is_gone,
                 a_delivered_notice_with_more_to_tell_goes_on,
                 a_failed_notice_waits_and_counts,

@@ -167,6 +167,13 @@ pub trait DeliveryStore: Send + Sync + 'static {
     /// read them.
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>>;
 
+    /// How many commits of this process have put notices since it opened the store; counted before their appends are
+    /// answered, so whoever finds the same count after an append need not look for notices of it. None where nobody counts. What
+    /// other nodes put is not among them.
+    fn notices_put(&self) -> Option<u64> {
+        None
+    }
+
     /// What became of a notice.
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()>;
 

@@ -276,6 +276,11 @@ pub trait DeliveryLayer: Layer {
         self.below().due_notices(query)
     }
 
+    /// See [`DeliveryStore::notices_put`].
+    fn notices_put(&self) -> Option<u64> {
+        self.below().notices_put()
+    }
+
     /// See [`DeliveryStore::settle_notice`].
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         self.below().settle_notice(no, settle)
@@ -325,6 +330,10 @@ pub trait DeliveryLayer: Layer {
 impl<L: DeliveryLayer> DeliveryStore for L {
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
         DeliveryLayer::due_notices(self, query)
+    }
+
+    fn notices_put(&self) -> Option<u64> {
+        DeliveryLayer::notices_put(self)
     }
 
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {

@@ -164,6 +164,10 @@ impl DeliveryStore for MemoryStore {
         answer(Ok(self.state().due_notices(&query)))
     }
 
+    fn notices_put(&self) -> Option<u64> {
+        Some(self.state().notices_put())
+    }
+
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         self.state().settle_notice(no, settle);
         answer(Ok(()))

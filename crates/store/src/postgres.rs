@@ -310,6 +310,10 @@ impl DeliveryStore for PostgresStore {
         self.begin(move |shared| async move { deliveries::due_notices(&shared.pool, &query).await })
     }
 
+    fn notices_put(&self) -> Option<u64> {
+        Some(self.writer.notices_put())
+    }
+
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         self.begin(move |shared| async move { deliveries::settle_notice(&shared.pool, no, settle).await })
     }

@@ -361,6 +361,14 @@ impl DeliveryLayer for SplitStore {
         })
     }
 
+    fn notices_put(&self) -> Option<u64> {
+        // A tenant that the memory store has just heard of: looking brings it the subscriptions.
+        if self.mirrored.lock().unwrap_or_else(PoisonError::into_inner).asked == 0 {
+            return None;
+        }
+        Some(self.durable.notices_put()? + self.memory.notices_put()?)
+    }
+
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         if no < 0 { self.memory.settle_notice(!no, settle) } else { self.durable.settle_notice(no, settle) }
     }

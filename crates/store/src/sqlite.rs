@@ -281,6 +281,10 @@ impl DeliveryStore for SqliteStore {
         self.read(|reading| reading.due_notices(&query))
     }
 
+    fn notices_put(&self) -> Option<u64> {
+        Some(self.writer.notices_put())
+    }
+
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         self.writer.hand_over(|reply| Job::SettleNotice(no, settle, reply))
     }

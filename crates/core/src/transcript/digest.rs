@@ -39,14 +39,14 @@ pub(crate) fn after(before: Option<Digest>, event: &Event) -> Option<Digest> {
                 AfterOrphan::Unknown => "unknown",
             };
             let attempt = orphaned.attempt.to_be_bytes();
-            Some(more(before, "orphaned", orphaned.call, &[then.as_bytes(), &attempt]))
+            Some(more(before, "orphaned", orphaned.call, &[], &[then.as_bytes(), &attempt]))
         }
         Event::HoldEdited(edited) => {
-            Some(more(before, "edited", edited.hold.call, &[&edited.edited.digest.0]))
+            Some(more(before, "edited", edited.hold.call, &[], &[&edited.edited.digest.0]))
         }
         // The instructions and the tools that the model is asked with.
         Event::RunRepinned(repinned) => {
-            Some(more(before, "repinned", CallNo::RUN, &[&repinned.definition.0]))
+            Some(more(before, "repinned", CallNo::RUN, &[], &[&repinned.definition.0]))
         }
         Event::RunStarted(_)
         | Event::RunClaimed(_)
@@ -79,16 +79,15 @@ fn finish(before: Option<Digest>, finished: &CallFinished) -> Digest {
     };
     let attempt = finished.attempt.to_be_bytes();
     let value = Value::of(body);
-    more(before, "finished", finished.call, &[kind.as_bytes(), &attempt, value.form, value.bytes()])
+    let parts = [kind.as_bytes(), &attempt, value.form, value.bytes()];
+    more(before, "finished", finished.call, &[], &parts)
 }
 
 fn resolve(before: Option<Digest>, resolved: &HoldResolved) -> Digest {
     let call = resolved.hold.call;
     let by = if resolved.role.is_some() { "decided" } else { "closed" };
     let and = |how: &str, parts: &[&[u8]]| {
-        let mut all = vec![how.as_bytes(), by.as_bytes(), &resolved.hold.secret.0[..]];
-        all.extend_from_slice(parts);
-        more(before, "resolved", call, &all)
+        more(before, "resolved", call, &[how.as_bytes(), by.as_bytes(), &resolved.hold.secret.0], parts)
     };
     match &resolved.resolution {
         Resolution::Approve { edited: None } => and("approve", &[]),
@@ -109,11 +108,10 @@ fn resolve(before: Option<Digest>, resolved: &HoldResolved) -> Digest {
     }
 }
 
-fn more(before: Option<Digest>, what: &str, call: CallNo, parts: &[&[u8]]) -> Digest {
+fn more(before: Option<Digest>, what: &str, call: CallNo, first: &[&[u8]], parts: &[&[u8]]) -> Digest {
     let (before, call) = (before.unwrap_or_default(), call.0.to_be_bytes());
-    let mut all: Vec<&[u8]> = vec![&before.0, what.as_bytes(), &call];
-    all.extend_from_slice(parts);
-    digest::of_parts(LABEL, &all)
+    let head: [&[u8]; 3] = [&before.0, what.as_bytes(), &call];
+    digest::of_all(LABEL, head.into_iter().chain(first.iter().copied()).chain(parts.iter().copied()))
 }
 
 /// A value in the form in which it counts: the same whether it stands in the event or beside the log.

@@ -29,8 +29,8 @@ pub fn warned_approval_text(
 pub fn approval_text(prompt: Option<&str>, tool: &ToolName, arguments: &RawJson) -> String {
     let input = shown_input(arguments);
     let values = [("{tool}", tool.as_str()), ("{input}", input.as_str())];
-    let mut text = String::new();
     let mut rest = prompt.unwrap_or(DEFAULT);
+    let mut text = String::with_capacity(rest.len() + tool.as_str().len() + input.len());
     while let Some(at) = rest.find('{') {
         let (before, from) = rest.split_at(at);
         let (place, value) = match values.iter().find(|(place, _)| from.starts_with(place)) {

@@ -3,25 +3,41 @@
 //! Knows nothing of schemas: they belong to the definition that the run is pinned to, and `decide/calls.rs` compares
 //! the two with the digest that was shown.
 
-use super::results;
 use crate::body::Body;
 use crate::command::StoredCall;
 use crate::event::{Envelope, Event};
 use crate::hold::{HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey};
+use crate::message::ToolCall;
 
 /// The call as it would run now: its arguments as proposed or as last edited.
 /// None when there is no such call, when it can never run, or while its arguments are not filled in.
 #[must_use]
 pub fn stored_call(events: &[Envelope], no: CallNo) -> Option<StoredCall> {
-    let followed = results::follow(events);
-    let track = followed.calls.get(&no)?;
-    // What was refused at the door stays refused.
-    if track.call.refused.is_some() {
-        return None;
+    let (mut call, mut edited): (Option<&ToolCall>, Option<&Body>) = (None, None);
+    for envelope in events {
+        let event = &envelope.event;
+        if let Event::ModelReplied(replied) = event {
+            call = replied.reply.calls.iter().find(|call| call.no == no).or(call);
+        } else if let Event::CallProposed(proposed) = event
+            && proposed.call.no == no
+        {
+            call = Some(&proposed.call);
+        } else if let Event::HoldEdited(change) = event
+            && change.hold.call == no
+        {
+            edited = Some(&change.edited.arguments);
+        } else if let Event::HoldResolved(resolved) = event
+            && resolved.hold.call == no
+            && let Resolution::Approve { edited: Some(change) } = &resolved.resolution
+        {
+            edited = Some(&change.arguments);
+        }
     }
-    let arguments = track.arguments().inline()?.to_owned();
-    Some(StoredCall { tool: track.call.tool.clone(), arguments })
+    // What was refused at the door stays refused.
+    let call = call.filter(|call| call.refused.is_none())?;
+    let arguments = edited.unwrap_or(&call.arguments).inline()?.to_owned();
+    Some(StoredCall { tool: call.tool.clone(), arguments })
 }
 
 /// What a call goes on with.

@@ -110,6 +110,8 @@ impl Deliveries {
 async fn rounds(shared: Weak<Deliveries>) {
     let mut under_way = UnderWay::default();
     while let Some(shared) = shared.upgrade().filter(|shared| !shared.host.is_stopping()) {
+        // Read first: what is put while it looks is looked for again.
+        let put = shared.log.store.notices_put();
         let found = shared.due(&under_way).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "deliveries: due notices cannot be listed; trying again");
             Vec::new()
@@ -129,7 +131,7 @@ async fn rounds(shared: Weak<Deliveries>) {
         }
         let mut stopping = shared.host.stopping();
         let is_news = tokio::select! {
-            () = shared.wakes.news() => true,
+            () = shared.news(put) => true,
             () = under_way.ended() => false,
             () = shared.host.clock.sleep(shared.host.settings().fixed.poll) => false,
             _ = stopping.wait_for(|stopping| *stopping) => false,
@@ -143,6 +145,23 @@ async fn rounds(shared: Weak<Deliveries>) {
 }
 
 impl Deliveries {
+    /// Waits until there may be something to tell that was not there when this many commits had put notices: most runs have
+    /// nobody to tell, and their appends cost no look.
+    async fn news(&self, put: Option<u64>) {
+        let appended = async {
+            loop {
+                self.wakes.appended().await;
+                if put.is_none() || self.log.store.notices_put() != put {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = self.wakes.deliverer_woken() => {}
+            () = appended => {}
+        }
+    }
+
     async fn due(&self, under_way: &UnderWay) -> Result<Vec<DueNotice>, StoreError> {
         if under_way.is_full() {
             return Ok(Vec::new());

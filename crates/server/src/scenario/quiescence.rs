@@ -173,6 +173,10 @@ impl<S: Store> DeliveryStore for CountedStore<S> {
         self.count(self.store.due_notices(query))
     }
 
+    fn notices_put(&self) -> Option<u64> {
+        self.store.notices_put()
+    }
+
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         self.count(self.store.settle_notice(no, settle))
     }

@@ -32,6 +32,22 @@ pub fn a_notice_is_due_at_its_time(factory: &Factory) {
     assert_eq!(notice, wanted);
 }
 
+/// Whoever delivers looks only after a commit that put something: one that goes uncounted would wait for the next poll.
+pub fn every_commit_that_puts_a_notice_is_counted(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    let before = world.store().notices_put();
+    world.start(&NewRun::of("helper"));
+    assert_eq!(world.store().notices_put(), before, "nobody is told of it");
+    // A store that does not count leaves nobody in the belief that there is nothing.
+    let has_news = |before: Option<u64>, after: Option<u64>| after.is_none() || after > before;
+    let row = world.telling("hook", now);
+    let first = world.store().notices_put();
+    assert!(has_news(before, first));
+    world.tells(&row, "hook", now);
+    assert!(has_news(first, world.store().notices_put()), "one that is there already is counted as well");
+}
+
 pub fn a_run_has_one_notice_for_each_subscription(factory: &Factory) {
     let mut world = World::new(factory);
     let now = world.now();

@@ -30,6 +30,8 @@ use crate::query::SessionKey;
 pub(super) struct GroupResult {
     pub(super) answers: Vec<Result<(), StoreError>>,
     pub(super) shards: Vec<Shard>,
+    /// Whether somebody is to be told of something.
+    pub(super) has_notices: bool,
 }
 
 /// Why a group was not written, and whether its end had been sent.
@@ -140,8 +142,12 @@ fn done(
     let shards = picture.places.values().filter(|place| place.is_written || place.is_woken);
     let shards = shards.map(|place| place.shard).collect();
     let numbers: Vec<(RunId, i64)> = runs.iter().map(|run| (run.encoded.batch.run(), run.no)).collect();
+    let is_told = |put: &SideWrite| matches!(put, SideWrite::Notice(_));
+    let has_notices = batches.iter().any(|encoded| {
+        encoded.batch.puts.iter().any(is_told) || !picture.wanted_notices(&encoded.batch).is_empty()
+    });
     writing.known.remember(picture, batches, &numbers);
-    GroupResult { answers, shards }
+    GroupResult { answers, shards, has_notices }
 }
 
 /// Statements with their parameters, in the order in which they are sent.

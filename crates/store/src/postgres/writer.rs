@@ -4,6 +4,7 @@
 //! writing, into one transaction, so that many runs share one commit. With nothing to do none of them has a task.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -91,6 +92,8 @@ struct WriterState {
     numbers: Numbers,
     known: KnownRows,
     hints: Arc<Hints>,
+    /// Commits that put notices.
+    notices: AtomicU64,
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -119,6 +122,7 @@ impl Writer {
                 numbers,
                 known: KnownRows::default(),
                 hints,
+                notices: AtomicU64::new(0),
                 observer,
             }),
             handle,
@@ -150,6 +154,11 @@ impl Writer {
 }
 
 impl Writer {
+    /// See [`crate::contract::DeliveryStore::notices_put`].
+    pub(super) fn notices_put(&self) -> u64 {
+        self.shared.notices.load(Ordering::SeqCst)
+    }
+
     /// Waits until what was handed over is written.
     pub(super) fn finish(&self) {
         let queue = self.shared.queue();
@@ -218,7 +227,7 @@ impl WriterState {
     ) -> Vec<Result<(), StoreError>> {
         match self.write(connection, &group).await {
             Ok(written) => {
-                self.hints.tell(&written.shards);
+                self.tell(&written);
                 written.answers
             }
             Err(undone) if group.len() > 1 && !is_over(&undone) => {
@@ -226,7 +235,7 @@ impl WriterState {
                 for one in &group {
                     match self.write(connection, std::slice::from_ref(one)).await {
                         Ok(written) => {
-                            self.hints.tell(&written.shards);
+                            self.tell(&written);
                             answers.extend(written.answers);
                         }
                         Err(undone) => answers.push(Err(told(undone))),
@@ -239,6 +248,14 @@ impl WriterState {
                 group.iter().map(|_| Err(refusal.clone())).collect()
             }
         }
+    }
+
+    /// Lets others know what a group has changed.
+    fn tell(&self, written: &GroupResult) {
+        if written.has_notices {
+            self.notices.fetch_add(1, Ordering::SeqCst);
+        }
+        self.hints.tell(&written.shards);
     }
 
     /// Tries until it is written, refused, or not worth trying.

@@ -303,7 +303,7 @@ fn write_link(
         link_key(no, link.header.first),
         link.header.count,
         link.header.at.0,
-        memory.number(connection, &link.header.actor.to_string())?,
+        memory.number(connection, &link.header.actor.text())?,
         link.hash.0,
         salt,
         payload,
@@ -349,6 +349,7 @@ pub(super) fn write_notice(
     no: i64,
 ) -> Result<(), Failure> {
     let shard = batch.run().shard(batch.tenant()).0;
+    memory.puts_notice();
     let subscription = memory.number(connection, &notice.subscription)?;
     let latest = batch.link.header.first.0;
     let row = params![shard, notice.due_at.0, subscription, no, notice.from.0, latest, notice.owner];

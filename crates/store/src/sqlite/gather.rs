@@ -127,6 +127,10 @@ fn next_of(queue: &Receiver<Job>) -> Option<Job> {
 
 /// How many different runs these jobs append to.
 pub(super) fn company(group: &[Job]) -> usize {
+    // Alone most of the time.
+    if let [job] = group {
+        return job.batches().len();
+    }
     let mut runs: Vec<_> = group.iter().flat_map(Job::batches).map(|encoded| encoded.batch.run()).collect();
     runs.sort_unstable();
     runs.dedup();

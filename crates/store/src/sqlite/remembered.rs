@@ -30,6 +30,8 @@ pub(super) struct WriterMemory {
     definitions: HashSet<(i64, Digest)>,
     /// Conversations that have a row, by name.
     sessions: HashMap<SessionKey, SessionPosition>,
+    /// The transaction under way has put a notice.
+    has_put_notices: bool,
     /// The number of the next new run.
     next_run: Option<i64>,
     /// What the file looked like, see `PRAGMA data_version`.
@@ -56,6 +58,7 @@ impl WriterMemory {
             self.forget();
             self.version = Some(version);
         }
+        self.has_put_notices = false;
         self.runs.age();
         Ok(())
     }
@@ -101,6 +104,16 @@ impl WriterMemory {
         let has_some = connection.prepare_cached(sql::HAS_LISTENERS)?.exists(params![tenant])?;
         self.listeners.insert(tenant, has_some);
         Ok(has_some)
+    }
+
+    /// A notice was put.
+    pub(super) fn puts_notice(&mut self) {
+        self.has_put_notices = true;
+    }
+
+    /// Whether the transaction under way has put a notice.
+    pub(super) fn has_put_notices(&self) -> bool {
+        self.has_put_notices
     }
 
     /// A subscription changed.

@@ -49,6 +49,15 @@ impl Tally {
         *self.holds.entry((tenant, agent, kind)).or_default() += more;
     }
 
+    /// Adds another one, which is not needed any more.
+    pub(super) fn take_in(&mut self, other: &mut Tally) {
+        if self.runs.is_empty() && self.holds.is_empty() {
+            std::mem::swap(self, other);
+        } else {
+            self.add(other, 1);
+        }
+    }
+
     /// Adds another one, or takes it off.
     pub(super) fn add(&mut self, other: &Tally, times: i64) {
         for (key, n) in &other.runs {

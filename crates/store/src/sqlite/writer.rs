@@ -3,7 +3,7 @@
 //! Group commit is what lets many runs share one sync. A failed sync is fatal: the kernel may have dropped the pages,
 //! so nothing that this process believes about the file can be trusted any more.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -37,6 +37,8 @@ pub(super) struct Writer {
     stopped: Arc<OnceLock<String>>,
     /// The last write found the disk full.
     is_full: Arc<AtomicBool>,
+    /// Commits that put notices.
+    notices: Arc<AtomicU64>,
     files: OpenFiles,
     thread: Option<JoinHandle<()>>,
 }
@@ -56,16 +58,25 @@ impl Writer {
         let (sender, receiver) = sync_channel(options.queue);
         let (stopped, bell) = (Arc::new(OnceLock::new()), Arc::new(Bell::default()));
         let is_full = Arc::new(AtomicBool::new(false));
+        let notices = Arc::new(AtomicU64::new(0));
         let files = file.files.clone();
         let path = file.connection.path().unwrap_or_default().to_owned();
         let thread = std::thread::Builder::new().name("standfast-writer".into()).spawn({
             let (stopped, observer) = (stopped.clone(), options.observer.clone());
-            let (is_full, bell) = (is_full.clone(), bell.clone());
-            move || WriterState::new(file, stopped, is_full, tallies, observer).run(&receiver, &bell)
+            let (is_full, notices, bell) = (is_full.clone(), notices.clone(), bell.clone());
+            move || WriterState::new(file, stopped, is_full, notices, tallies, observer).run(&receiver, &bell)
         });
         let thread =
             thread.map_err(|error| OpenError::Unusable { path: path.into(), why: error.to_string() })?;
-        Ok(Writer { queue: Some(Arc::new(sender)), bell, stopped, is_full, files, thread: Some(thread) })
+        Ok(Writer {
+            queue: Some(Arc::new(sender)),
+            bell,
+            stopped,
+            is_full,
+            notices,
+            files,
+            thread: Some(thread),
+        })
     }
 
     /// Queues a job at once; the future is only about its answer.
@@ -118,6 +129,11 @@ impl Writer {
         self.hand_over(|reply| Job::Probe(is_full, reply))
     }
 
+    /// See [`crate::contract::DeliveryStore::notices_put`].
+    pub(super) fn notices_put(&self) -> u64 {
+        self.notices.load(Ordering::SeqCst)
+    }
+
     pub(super) fn stopped(&self) -> Option<String> {
         self.stopped.get().cloned()
     }
@@ -161,6 +177,7 @@ struct WriterState {
     is_synced: Arc<AtomicBool>,
     stopped: Arc<OnceLock<String>>,
     is_full: Arc<AtomicBool>,
+    notices: Arc<AtomicU64>,
     files: OpenFiles,
     tallies: Arc<Tallies>,
     observer: Option<Arc<dyn Observer>>,
@@ -172,6 +189,7 @@ impl WriterState {
         mut file: OpenFile,
         stopped: Arc<OnceLock<String>>,
         is_full: Arc<AtomicBool>,
+        notices: Arc<AtomicU64>,
         tallies: Arc<Tallies>,
         observer: Option<Arc<dyn Observer>>,
     ) -> WriterState {
@@ -209,6 +227,7 @@ impl WriterState {
             company: 0,
             stopped,
             is_full,
+            notices,
             files: file.files,
             tallies,
             observer,
@@ -312,9 +331,9 @@ impl WriterState {
                 return self.undo(group, &failure);
             }
             match job.perform(done.len(), &self.connection, &mut self.memory, &self.texts) {
-                Ok(result) => {
-                    if let JobResult::Changed(tally) = &result {
-                        changed.add(tally, 1);
+                Ok(mut result) => {
+                    if let JobResult::Changed(tally) = &mut result {
+                        changed.take_in(tally);
                     }
                     done.push(Ok(result));
                 }
@@ -336,6 +355,9 @@ impl WriterState {
             Err(error) => Some(self.commit_failed(&error)),
         };
         if refusal.is_none() {
+            if self.memory.has_put_notices() {
+                self.notices.fetch_add(1, Ordering::SeqCst);
+            }
             self.tell_observer(&group, &done);
         }
         for (job, result) in group.into_iter().zip(done) {

@@ -260,7 +260,7 @@ fn card(app: &App, target: &Target, request: &Request) -> Response {
     let caching = [
         (header::ETAG, etag),
         (header::CACHE_CONTROL, CARD_LASTS.to_owned()),
-        (header::LAST_MODIFIED, http_date(app.engine.startup_report().began_at)),
+        (header::LAST_MODIFIED, http_date(app.engine.startup_report(None).began_at)),
         (header::CONTENT_TYPE, negotiate::JSON.to_owned()),
         (header::VARY, "host, a2a-version".to_owned()),
     ];

@@ -21,6 +21,8 @@ pub(super) struct Deliveries {
     pub(super) subscriptions: BTreeMap<(Tenant, String), Subscription>,
     pub(super) notices: BTreeMap<i64, NoticeEntry>,
     pub(super) dead: BTreeMap<i64, DeadEntry>,
+    /// How often appends put notices since this process began.
+    put: u64,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,12 @@ impl State {
         who.map(|one| Notice::of_batch(batch, one.id.clone(), one.owner.clone())).collect()
     }
 
+    pub(crate) fn notices_put(&self) -> u64 {
+        self.deliveries.put
+    }
+
     pub(super) fn put_notice(&mut self, run: RunId, tenant: &Tenant, notice: Notice, latest: Seq) {
+        self.deliveries.put += 1;
         let same = |entry: &NoticeEntry| entry.run == run && entry.notice.subscription == notice.subscription;
         let found = self.deliveries.notices.iter_mut().find(|(_, entry)| same(entry));
         match found {
