@@ -66,7 +66,7 @@ impl Drive {
         let mut earlier = super::history::earlier_entries(self, &definition).await?;
         earlier.append(&mut transcript);
         let transcript = earlier;
-        let configured = definition.model.clone();
+        let pinned = definition.clone();
         let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
         let live = drives.deltas.live(&drives.host.clock, run, agent.streaming);
         let telemetry = drives.host.settings().fixed.telemetry.clone();
@@ -88,7 +88,7 @@ impl Drive {
         };
         let replied = replied.unwrap_or_else(|panic| resume_unwind(panic));
         let other = replied.as_ref().ok().and_then(|reply| reply.model.as_deref());
-        telemetry.asked(other.unwrap_or(&configured), begun, &replied);
+        telemetry.asked(other.unwrap_or(&pinned.model), begun, &replied);
         self.record(run, &agent, heard, replied).await?;
         settled
     }

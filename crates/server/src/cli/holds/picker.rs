@@ -236,14 +236,14 @@ impl Picker {
         match &mut self.screen {
             Screen::All => self.key_in_list(key.code),
             Screen::One { asks: Asks::Reason(text), .. } => match written(text, key.code) {
-                Written::GoesOn => Wish::Nothing,
-                Written::Done(reason) => Wish::Deny { reason },
-                Written::Left => self.ask(Asks::Nothing),
+                InputStep::GoesOn => Wish::Nothing,
+                InputStep::Done(reason) => Wish::Deny { reason },
+                InputStep::Left => self.ask(Asks::Nothing),
             },
             Screen::One { asks: Asks::Answer(text), .. } => match written(text, key.code) {
-                Written::GoesOn => Wish::Nothing,
-                Written::Done(answer) => Wish::Answer(answer),
-                Written::Left => self.ask(Asks::Nothing),
+                InputStep::GoesOn => Wish::Nothing,
+                InputStep::Done(answer) => Wish::Answer(answer),
+                InputStep::Left => self.ask(Asks::Nothing),
             },
             Screen::One { asks: Asks::Approval, .. } => match key.code {
                 KeyCode::Char('y') => Wish::Approve { arguments: None },
@@ -378,21 +378,21 @@ impl Picker {
 }
 
 /// What became of a line that is being written.
-enum Written {
+enum InputStep {
     GoesOn,
     Done(String),
     Left,
 }
 
-fn written(text: &mut String, code: KeyCode) -> Written {
+fn written(text: &mut String, code: KeyCode) -> InputStep {
     match code {
-        KeyCode::Enter => return Written::Done(std::mem::take(text)),
-        KeyCode::Esc => return Written::Left,
+        KeyCode::Enter => return InputStep::Done(std::mem::take(text)),
+        KeyCode::Esc => return InputStep::Left,
         KeyCode::Backspace => drop(text.pop()),
         KeyCode::Char(c) => text.push(c),
         _ => {}
     }
-    Written::GoesOn
+    InputStep::GoesOn
 }
 
 fn scrolled(scroll: &mut u16, by: i16) -> Wish {
