@@ -274,9 +274,11 @@ impl Commit {
     /// Settles in the background: the caller may hang up, and whoever drives or follows the run hears of it all the same.
     async fn settled(&self, mut pipeline: Pipeline) -> Result<CommitResult, EngineError> {
         let (committed, answer) = oneshot::channel();
-        let wakes = self.wakes.clone();
+        let (wakes, settings) = (self.wakes.clone(), self.host.settings());
         self.host.spawn(async move {
+            let waiting = settings.fixed.telemetry.write();
             let mut settlement = pipeline.settle().await;
+            drop(waiting);
             let row = pipeline.durable().cloned();
             if let Some(row) = &row {
                 wakes.wake(row.run.facts.id);

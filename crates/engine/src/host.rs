@@ -2,7 +2,7 @@
 //!
 //! The lowest component: it knows neither a store nor a run. Whoever works with the settings for a while keeps what it got.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use standfast_core::id::Incarnation;
@@ -32,6 +32,8 @@ pub(crate) struct Host {
     is_dead: AtomicBool,
     /// How many runs are driven here.
     pub(crate) at_work: AtomicUsize,
+    /// How many stored runs wait for a slot, when it was last asked.
+    queued_runs: AtomicU64,
     /// What is at work here.
     tasks: Mutex<JoinSet<()>>,
 }
@@ -46,6 +48,7 @@ impl Host {
             stopping: watch::Sender::new(false),
             is_dead: AtomicBool::new(false),
             at_work: AtomicUsize::new(0),
+            queued_runs: AtomicU64::new(0),
             tasks: Mutex::default(),
         }
     }
@@ -158,6 +161,15 @@ impl Host {
         self.is_dead.store(true, Ordering::SeqCst);
         let mut tasks = std::mem::take(&mut *self.tasks());
         tasks.shutdown().await;
+    }
+
+    /// How many stored runs wait for a slot, as far as is known.
+    pub(crate) fn queued_runs(&self) -> u64 {
+        self.queued_runs.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_queued_runs(&self, count: u64) {
+        self.queued_runs.store(count, Ordering::Relaxed);
     }
 
     pub(crate) fn is_dead(&self) -> bool {

@@ -9,7 +9,7 @@
 //! Beside the components: `policy` and `auth` work out verdicts and authority before the core is asked; `settings` say what a
 //! server is made of; `tool` and `model` are what it asks of tools and models, which are crates of their own; `clock` is the
 //! one file that reads time and draws randomness. `secrets` and `vault` keep what must not be read, `outbound` calls others,
-//! `telemetry` measures. No protocol, no provider and no configuration file is known here.
+//! `telemetry` measures, `request_context` is what is measured of a request. No protocol, no provider and no configuration file is known here.
 
 pub mod auth;
 pub mod card_key;
@@ -28,6 +28,7 @@ pub mod outbound;
 pub mod policy;
 mod reads;
 mod receivers;
+pub mod request_context;
 pub mod schema;
 pub mod secrets;
 pub mod settings;

@@ -67,6 +67,8 @@ pub struct Settings {
     pub keep_ended: Option<Millis>,
     /// How long a caller who waits for a run is kept at most.
     pub max_wait: Millis,
+    /// From when on new runs are refused.
+    pub load: Load,
     /// Who may call, and by which names.
     pub access: Access,
     /// The address that others reach this server by: links and callbacks begin with it.
@@ -362,6 +364,21 @@ impl Default for Connections {
     }
 }
 
+/// From when on new runs are refused, on each node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Load {
+    /// How many writes may wait for the store.
+    pub waiting_writes: usize,
+    /// How many stored runs may wait for a slot.
+    pub queued_runs: u64,
+}
+
+impl Default for Load {
+    fn default() -> Load {
+        Load { waiting_writes: 1024, queued_runs: 100_000 }
+    }
+}
+
 /// The usual times and limits.
 impl Default for FixedSettings {
     fn default() -> FixedSettings {
@@ -419,6 +436,7 @@ impl Settings {
             notified_holds: NotifiedHolds::default(),
             keep_ended: None,
             max_wait: Millis::seconds(300),
+            load: Load::default(),
             access: Access::default(),
             public_url: None,
             webhooks: Webhooks::default(),

@@ -13,6 +13,7 @@ mod people;
 mod reports;
 mod restore;
 mod session_delete;
+mod shedding;
 mod tasks;
 mod validate;
 
@@ -176,6 +177,7 @@ impl Submit {
         if let Some(before) = self.commit.done_before(who, new.once.as_ref()).await? {
             return Ok(before.run.into());
         }
+        self.refuse_if_overloaded()?;
         let id = new.id;
         let slot = match new.taken {
             Admission::AtOnce => self.drives.pool.slot(&new.agent, Queue::Other),

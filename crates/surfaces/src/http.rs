@@ -39,7 +39,7 @@ pub(crate) use problem::keep_advice;
 pub use problem::{Problem, ProblemDetails, RecordedDecision};
 pub use public_url::{mount, site};
 pub use reauthorize::{INVALID, Stay};
-pub use surroundings::{Reteller, Retelling, surrounded};
+pub use surroundings::{ChannelOf, Reteller, Retelling, surrounded};
 pub use time::{http_date, parse_rfc3339, rfc3339};
 pub use tls::{BadCertificate, ServerCertificate};
 pub use written::when_written;

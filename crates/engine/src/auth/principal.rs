@@ -71,6 +71,9 @@ pub enum Scope {
     /// Open gates, and run what they let through. Whoever has it decides nothing, whatever else they have.
     #[serde(rename = "gates:open")]
     GatesOpen,
+    /// Scrape the metrics of the server, and nothing else.
+    #[serde(rename = "metrics:read")]
+    MetricsRead,
     /// Everything, and see everything of the tenant.
     #[serde(rename = "admin")]
     Admin,
@@ -142,11 +145,12 @@ impl Scope {
         Scope::HoldsDecide,
         Scope::InboxWork,
         Scope::GatesOpen,
+        Scope::MetricsRead,
         Scope::Admin,
     ];
 
-    /// What a key is good for unless somebody says otherwise: everything but administering, working on others' tasks and
-    /// opening gates.
+    /// What a key is good for unless somebody says otherwise: everything but administering, scraping, working on others' tasks
+    /// and opening gates.
     #[must_use]
     pub fn usual() -> BTreeSet<Scope> {
         BTreeSet::from([Scope::RunsRead, Scope::RunsWrite, Scope::HoldsDecide])
@@ -161,6 +165,7 @@ impl Scope {
             Scope::HoldsDecide => "holds:decide",
             Scope::InboxWork => "inbox:work",
             Scope::GatesOpen => "gates:open",
+            Scope::MetricsRead => "metrics:read",
             Scope::Admin => "admin",
         }
     }

@@ -116,6 +116,8 @@ async fn rounds(shared: Weak<Deliveries>) {
             tracing::warn!(%error, "deliveries: due notices cannot be listed; trying again");
             Vec::new()
         });
+        let due = found.len().max(under_way.len());
+        shared.host.settings().fixed.telemetry.due_deliveries(due);
         let mut has_begun = false;
         for notice in found {
             if under_way.has_place_for(&shared, &notice) {

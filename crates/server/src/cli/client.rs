@@ -44,6 +44,11 @@ pub(super) struct ServerArgs {
 }
 
 impl ServerArgs {
+    /// Whether the answer is for a person.
+    pub(super) fn wants_text(&self) -> bool {
+        !self.json
+    }
+
     /// This server and no other.
     pub(super) fn for_server(server: String, key: Option<Key>, authority: Option<PathBuf>) -> ServerArgs {
         ServerArgs { json: true, server: Some(server), key, authority }
