@@ -171,7 +171,7 @@ impl Telemetry {
         registry.gauge(BUILD, label("version", env!("CARGO_PKG_VERSION"))).set(1.0);
         let deliveries = |result| registry.counter(DELIVERIES, label("result", result));
         let queue = |name| registry.gauge(QUEUE, label("queue", name));
-        let of_kind = |kind| registry.histogram(DECISION, label("kind", kind.as_str()));
+        let of_kind = |kind: HoldKind| registry.histogram(DECISION, label("kind", kind.as_str()));
         let decided = |outcome: &'static str, channel: &'static str| {
             let labels = vec![Label::new("outcome", outcome), Label::new("channel", channel)];
             registry.counter(DECISIONS, labels)

@@ -139,7 +139,7 @@ impl Principal {
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Scope; 6] = [
+    pub const ALL: [Scope; 7] = [
         Scope::RunsRead,
         Scope::RunsWrite,
         Scope::HoldsDecide,
