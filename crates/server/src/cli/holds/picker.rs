@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(250);
 const TICKS: u32 = 8;
 
 /// Lines that a page key scrolls by.
-const PAGE: u16 = 10;
+const PAGE: i16 = 10;
 
 /// Whether somebody sits at a terminal.
 pub(super) fn has_terminal() -> bool {
@@ -91,7 +91,7 @@ enum Wish {
 
 struct Picker {
     holds: Vec<HoldBody>,
-    /// Summaries of holds that were opened.
+    /// Which of them is chosen.
     at: usize,
     screen: Screen,
     /// The latest answer of the server, or what went wrong.
@@ -262,8 +262,8 @@ impl Picker {
                     KeyCode::Char('e') if is_call => Wish::Edit,
                     KeyCode::Char('j') | KeyCode::Down => scrolled(scroll, 1),
                     KeyCode::Char('k') | KeyCode::Up => scrolled(scroll, -1),
-                    KeyCode::PageDown | KeyCode::Char(' ') => scrolled(scroll, PAGE.cast_signed()),
-                    KeyCode::PageUp => scrolled(scroll, -PAGE.cast_signed()),
+                    KeyCode::PageDown | KeyCode::Char(' ') => scrolled(scroll, PAGE),
+                    KeyCode::PageUp => scrolled(scroll, -PAGE),
                     KeyCode::Esc | KeyCode::Left | KeyCode::Char('h' | 'q') => {
                         self.screen = Screen::All;
                         Wish::Reload
