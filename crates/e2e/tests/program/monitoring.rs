@@ -84,9 +84,9 @@ fn a_run_is_counted_wherever_it_went() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("metrics");
     std::fs::write(&file, &metrics).unwrap();
-    let checked =
-        Command::new("promtool").args(["check", "metrics"]).stdin(std::fs::File::open(&file).unwrap());
-    let checked = checked.output().unwrap();
+    let mut check = Command::new("promtool");
+    check.args(["check", "metrics"]).stdin(std::fs::File::open(&file).unwrap());
+    let checked = check.output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 

@@ -59,7 +59,7 @@ async fn status(client: &reqwest::Client, url: String) -> u16 {
 #[tokio::test]
 async fn a_full_queue_refuses_new_runs_and_nothing_else() {
     let (_folder, server) = serve("queued_runs: 3");
-    let client = standfast_testkit::client();
+    let client = standfast_testkit::http::client();
     let held = server.send("ops");
     let mut refused = None;
     for _ in 0..2000 {
@@ -92,7 +92,7 @@ async fn a_full_queue_refuses_new_runs_and_nothing_else() {
 #[tokio::test]
 async fn a_store_that_is_behind_refuses_new_runs_before_decisions() {
     let (_folder, server) = serve("waiting_writes: 1");
-    let client = standfast_testkit::client();
+    let client = standfast_testkit::http::client();
     let mut holds = Vec::new();
     for _ in 0..20 {
         holds.push(text(&server.send("ops")["holds"][0]["id"]).to_owned());

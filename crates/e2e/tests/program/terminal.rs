@@ -17,7 +17,7 @@ session_stores: {main-db: {backend: sql, sql: {driver: sqlite, database: ./kept.
 agents: {ops: {llm: script, session_store: main-db, tools: [execute_command], task: {}}}
 ";
 
-/// A terminal of 100 columns and 24 lines.
+/// A terminal of 140 columns and 24 lines.
 struct Terminal {
     socket: String,
 }
@@ -37,7 +37,7 @@ impl Terminal {
             program.display(),
             server.base
         );
-        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "24", &run]);
+        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "140", "-y", "24", &run]);
         terminal
     }
 
@@ -51,7 +51,7 @@ impl Terminal {
     }
 
     fn keys(&self, keys: &[&str]) {
-        self.tmux(&[&["send-keys"], keys].concat());
+        self.tmux(&[&["send-keys"][..], keys].concat());
     }
 
     /// The screen once it has all of these.
