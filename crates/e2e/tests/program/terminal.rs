@@ -42,7 +42,7 @@ impl Terminal {
     }
 
     fn tmux(&self, arguments: &[&str]) -> String {
-        let output = Command::new("tmux").args(["-S", &self.socket]).args(arguments).output().unwrap();
+        let output = Command::new("tmux").args(["-u", "-S", &self.socket]).args(arguments).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     }
 
