@@ -257,6 +257,7 @@ mod tests {
             ("nobody yet", GateVerdict::Undecided("not yet".into())),
             ("no rule", GateVerdict::NoRule),
         ];
+        let shown = |answer: String| if answer.is_empty() { "(nothing)".to_owned() } else { answer };
         for (client, name) in Client::ALL.into_iter().zip(Client::NAMES) {
             let mut table = String::new();
             for input in sent(client) {
@@ -264,10 +265,11 @@ mod tests {
                 let event = read(client, &fields).unwrap();
                 writeln!(table, "# {input}").unwrap();
                 for (case, verdict) in &verdicts {
-                    writeln!(table, "{case}: {}", of(client, &event, verdict, Fallback::Deny)).unwrap();
+                    let answer = shown(of(client, &event, verdict, Fallback::Deny));
+                    writeln!(table, "{case}: {answer}").unwrap();
                 }
                 for then in [Fallback::Ask, Fallback::Defer] {
-                    let answer = of(client, &event, &verdicts[3].1, then);
+                    let answer = shown(of(client, &event, &verdicts[3].1, then));
                     writeln!(table, "nobody yet, then {}: {answer}", then.word()).unwrap();
                 }
             }

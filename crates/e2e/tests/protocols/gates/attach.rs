@@ -123,8 +123,8 @@ async fn any_node_goes_on_with_any_gate() {
     assert_eq!((resolved.status, &decided.body["state"]), (200, &json!("allowed")), "{decided:?}");
     let starts: Vec<u16> = stream::iter(0..16)
         .map(|n| {
-            let server = if n % 2 == 0 { &one } else { &two };
-            async { server.start(&gate).await.status }
+            let (server, gate) = (if n % 2 == 0 { &one } else { &two }, &gate);
+            async move { server.start(gate).await.status }
         })
         .buffer_unordered(16)
         .collect()

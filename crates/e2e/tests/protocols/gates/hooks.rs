@@ -44,11 +44,9 @@ async fn claude_code_over_http() {
         assert!(decision(&answer).1.contains("Nobody has decided yet"), "{answer}");
     }
     assert_eq!(server.open_holds().await.len(), 1, "giving up leaves one request open");
-    let waits = bash("PreToolUse", "t1");
-    let (answer, ()) = tokio::join!(
-        server.http.post("/hooks/claude-code?wait=50", &waits),
-        decide(&server, &json!({"resolution": "approve"}))
-    );
+    let (waits, yes) = (bash("PreToolUse", "t1"), json!({"resolution": "approve"}));
+    let (answer, ()) =
+        tokio::join!(server.http.post("/hooks/claude-code?wait=50", &waits), decide(&server, &yes));
     assert_eq!(decision(&answer.body).0, "allow", "{answer:?}");
     let again = server.http.post("/hooks/claude-code", &bash("PreToolUse", "t1")).await.body;
     assert_eq!(decision(&again).0, "deny", "it was let run once: {again}");
@@ -59,10 +57,10 @@ async fn claude_code_over_http() {
     let done = runs["runs"].as_array().unwrap().iter().filter(|run| run["state"] == "completed").count();
     assert_eq!(done, 1, "{runs}");
     // The reviewer's other arguments reach the client.
-    let (answer, ()) = tokio::join!(
-        async { server.http.post("/hooks/claude-code?wait=50", &bash("PreToolUse", "t2")).await },
-        decide(&server, &json!({"resolution": "approve", "arguments": {"amount": 4}}))
-    );
+    let (waits, less) =
+        (bash("PreToolUse", "t2"), json!({"resolution": "approve", "arguments": {"amount": 4}}));
+    let (answer, ()) =
+        tokio::join!(server.http.post("/hooks/claude-code?wait=50", &waits), decide(&server, &less));
     assert_eq!(answer.body["hookSpecificOutput"]["updatedInput"], json!({"amount": 4}), "{answer:?}");
     // A decision at the terminal leaves no button behind.
     server.http.post("/hooks/claude-code?wait=0&then=ask", &bash("PreToolUse", "t3")).await;
