@@ -195,7 +195,9 @@ async fn decide_together(
         }
     }
     // Those that were only looked at stay on the page.
-    let of = ReviewOf { holds: posted.all("shown"), ..of };
+    let mut holds = posted.all("shown");
+    holds.extend(of.holds.into_iter().filter(|hold| !holds.contains(hold)).collect::<Vec<_>>());
+    let of = ReviewOf { holds, queue: of.queue };
     let mut items = visitor.review_items(&of, None).await?;
     for (id, item) in &mut items {
         item.failure = failures.iter().find(|(failed, _)| failed == id).map(|(_, text)| text.clone());
