@@ -97,6 +97,7 @@ pub(crate) const STANDFAST_SUBCOMMANDS: &[&str] = &[
     "health",
     "help",
     "holds",
+    "hook",
     "import",
     "inbox",
     "init",
@@ -242,8 +243,9 @@ mod tests {
     fn an_unknown_subcommand_names_the_known_ones() {
         let message = parsed("tset").unwrap_err().to_string();
         assert!(
-            message
-                .contains("`tset`; known: test, bench, faults, tidy, product, dist, clients, book, screenshots, help"),
+            message.contains(
+                "`tset`; known: test, bench, faults, tidy, product, dist, clients, book, screenshots, help"
+            ),
             "{message}"
         );
     }
