@@ -16,7 +16,7 @@ import scripted_model
 from standfast_sdk import Client
 
 AGENTS = Path(__file__).parent / "agents"
-ADAPTERS = ["langgraph", "openai_agents", "pydantic_ai"]
+ADAPTERS = ["google_adk", "langgraph", "openai_agents", "pydantic_ai"]
 
 
 @pytest.fixture(scope="session")
@@ -82,8 +82,8 @@ def test_killed_in_the_middle_is_never_run_again(agent, client: Client, tmp_path
 
 
 def test_resumed_before_anybody_decided_is_still_held(agent, client: Client, tmp_path: Path) -> None:
-    """Resuming is not approving."""
+    """Resuming is not approving: the call is still held, or, where the framework asks only once, the model is told that it did not run."""
     hold = held(agent("start"))
-    assert effects(tmp_path) == []
-    assert agent("impatient") == f"held {hold}"
+    said = agent("impatient")
+    assert said == f"held {hold}" or "Not executed" in said
     assert effects(tmp_path) == []

@@ -11,6 +11,7 @@ import json
 import threading
 import time
 import uuid
+from pathlib import Path
 
 import httpx
 import pytest
@@ -280,3 +281,16 @@ def test_the_approval_loop_of_a2a(server, client: Client, decision, said) -> Non
 def test_a_task_that_is_not_there(server) -> None:
     with pytest.raises(Problem):
         A2AClient(server.url).get_task("ops", "run_00000000000000000000000000")
+
+
+# --- size -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_packages_stay_small() -> None:
+    """At most 600 lines without adapters, at most 150 for each adapter, in both languages."""
+    packages = Path(__file__).resolve().parents[2]
+    adapters = {"google_adk.py", "langgraph.py", "openai_agents.py", "pydantic_ai.py", "ai-sdk.ts", "openai-agents.ts"}
+    for folder, ending in ((packages / "python/src/standfast_sdk", "*.py"), (packages / "typescript/src", "*.ts")):
+        lines = {file.name: len(file.read_text().splitlines()) for file in folder.glob(ending)}
+        assert sum(count for name, count in lines.items() if name not in adapters) <= 600, lines
+        assert all(count <= 150 for name, count in lines.items() if name in adapters), lines

@@ -24,7 +24,9 @@ def test_the_examples_of_the_guide(server, client: Client, monkeypatch: pytest.M
 
     set_default_openai_api("chat_completions")
     set_tracing_disabled(True)
-    for name, value in {"STANDFAST_URL": server.url, "OPENAI_BASE_URL": scripted_model.serve(), "OPENAI_API_KEY": "none"}.items():
+    model = scripted_model.serve()
+    models = {"OPENAI_BASE_URL": model, "OPENAI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": model.removesuffix("/v1"), "GOOGLE_API_KEY": "none"}
+    for name, value in {"STANDFAST_URL": server.url, **models}.items():
         monkeypatch.setenv(name, value)
     over = threading.Event()
 
@@ -38,7 +40,7 @@ def test_the_examples_of_the_guide(server, client: Client, monkeypatch: pytest.M
 
     threading.Thread(target=approve, daemon=True).start()
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 8
+    assert len(blocks) == 9
 
     def send_refund(order: str, amount: int) -> str:
         """Sends a refund."""
@@ -51,7 +53,7 @@ def test_the_examples_of_the_guide(server, client: Client, monkeypatch: pytest.M
     finally:
         over.set()
     said = capsys.readouterr().out
-    assert said.count("refunded 40 for A-7") == 4
+    assert said.count("refunded 40 for A-7") == 5
     for word in ("completed", "TASK_STATE_COMPLETED", "Tool Approval Required"):
         assert word in said, said
     assert names["receive"]("whsec_aaaa", {}, b"{}") == 400
