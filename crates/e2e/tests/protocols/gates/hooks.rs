@@ -54,7 +54,7 @@ async fn claude_code_over_http() {
     after["tool_response"] = json!({"stdout": "paid"});
     assert_eq!(server.http.post("/hooks/claude-code", &after).await.body, json!({}));
     let runs = server.http.get("/api/v1/runs?agent=gate").await.body;
-    let done = runs["runs"].as_array().unwrap().iter().filter(|run| run["state"] == "completed").count();
+    let done = runs["runs"].as_array().unwrap().iter().filter(|run| run["status"] == "completed").count();
     assert_eq!(done, 1, "{runs}");
     // The reviewer's other arguments reach the client.
     let (waits, less) =

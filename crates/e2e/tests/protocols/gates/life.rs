@@ -67,13 +67,11 @@ async fn a_gate_is_held_approved_started_and_reported_once() {
     let receipt = server.http.get(&format!("/api/v1/holds/{}/receipt", text(&gate["hold"]))).await;
     assert!(receipt.text.contains("\"executed\"") && receipt.text.contains("gate#1@local"), "{receipt:?}");
     let run = server.http.get(&format!("/api/v1/runs/{}", text(&gate["gate"]))).await.body;
-    assert_eq!((&run["state"], &run["agent"]), (&json!("completed"), &json!("gate")), "{run}");
+    assert_eq!((&run["status"], &run["agent"]), (&json!("completed"), &json!("gate")), "{run}");
     drop(server);
     let audit = standfast_testkit::standfast()
         .args(["audit", "verify", "--json", "--config"])
         .arg(folder.path().join("standfast.yaml"))
-        .arg("--data")
-        .arg(folder.path().join("data"))
         .output()
         .unwrap();
     let report: Value = serde_json::from_slice(&audit.stdout).unwrap();
