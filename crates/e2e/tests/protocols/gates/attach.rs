@@ -16,14 +16,13 @@ use super::{configure, plain, refund, serve};
 async fn what_is_the_same_attaches_and_what_is_not_is_asked_anew() {
     let (_folder, server) = plain();
     let first = server.open(&refund("c")).await;
+    let (same, other) = (refund("c").to_string(), refund("d").to_string());
     for key in ["one", "two"] {
-        let again =
-            server.http.send("POST", "/api/v1/gates", &[("idempotency-key", key)], &refund("c").to_string());
-        assert_eq!(again.await.body["gate"], first["gate"]);
+        let again = server.http.send("POST", "/api/v1/gates", &[("idempotency-key", key)], &same).await;
+        assert_eq!(again.body["gate"], first["gate"]);
     }
-    let reused =
-        server.http.send("POST", "/api/v1/gates", &[("idempotency-key", "one")], &refund("d").to_string());
-    assert_eq!(reused.await.status, 422, "another request under the same key");
+    let reused = server.http.send("POST", "/api/v1/gates", &[("idempotency-key", "one")], &other).await;
+    assert_eq!(reused.status, 422, "another request under the same key");
     let mut others = BTreeSet::from([text(&first["gate"]).to_owned()]);
     for (field, value) in [
         ("arguments", json!({"order": "A-7", "amount": 41})),
