@@ -178,8 +178,8 @@ mod tests {
         let expected = [
             "crates/core/src/run.rs:2 S0-9 is not in docs/requirements.md",
             "crates/core/tests/scenarios/a.scenario:1 C9 is not in docs/requirements.md",
-            "crates/e2e/browser/c.test.js:1 S0-8 is not in docs/requirements.md",
             "crates/server/tests/b.json:1 S4-1 is not in docs/requirements.md",
+            "crates/e2e/browser/c.test.js:1 S0-8 is not in docs/requirements.md",
         ];
         assert_eq!(shown, expected);
     }
