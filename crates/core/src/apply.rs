@@ -46,7 +46,7 @@ pub fn apply(run: &mut Run, envelope: &Envelope) {
             transcript::digest::after(run.state.results, &envelope.event)
         }
         // There is no model to ask.
-        (Driver::Loop, Stage::Ended(_)) | (Driver::Outside, _) => None,
+        (Driver::Loop, Stage::Ended(_)) | (Driver::Outside | Driver::Gate, _) => None,
     };
     settle_turn(run);
     // An outside worker that waited for a person gets its full time again.
@@ -253,7 +253,7 @@ fn fresh(first: &Envelope, started: &RunStarted) -> State {
         definition: started.definition,
         stage: match started.driver {
             Driver::Loop => Stage::Thinking { failures: 0, retry_at: None },
-            Driver::Outside => Stage::Acting,
+            Driver::Outside | Driver::Gate => Stage::Acting,
         },
         turn: 0,
         usage: Default::default(),
@@ -426,7 +426,10 @@ fn settle_turn(run: &mut Run) {
         (Driver::Loop, Stage::Acting) if all_done() => {
             run.state.stage = Stage::Thinking { failures: 0, retry_at: None };
         }
-        (Driver::Loop | Driver::Outside, Stage::Thinking { .. } | Stage::Acting | Stage::Ended(_)) => {}
+        (
+            Driver::Loop | Driver::Outside | Driver::Gate,
+            Stage::Thinking { .. } | Stage::Acting | Stage::Ended(_),
+        ) => {}
     }
 }
 

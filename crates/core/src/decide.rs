@@ -7,6 +7,8 @@
 mod calls;
 mod clients;
 mod clock;
+#[cfg(test)]
+mod gate_tests;
 mod holds;
 mod judge;
 mod model;
@@ -17,7 +19,7 @@ use crate::actor::Actor;
 use crate::apply;
 use crate::body::Body;
 use crate::command::{Command, Context, Start};
-use crate::event::{Envelope, Event, HoldResolved, Outcome, RunEnded};
+use crate::event::{Driver, Envelope, Event, HoldResolved, Outcome, RunEnded};
 use crate::hold::Resolution;
 use crate::id::{HoldKey, RunId, Secret};
 use crate::refusal::Refusal;
@@ -130,6 +132,9 @@ pub fn decide_more(before: Transition, command: &Command, ctx: &Context<'_>) -> 
         }
         Command::Tick => clock::ask_more(&mut draft),
     };
+    if draft.run.facts.driver == Driver::Gate {
+        outside::end_with_its_call(&mut draft);
+    }
     Transition { events: draft.events, run: draft.run, outcome, cancel_children: draft.cancel_children }
 }
 
@@ -169,11 +174,15 @@ impl Draft<'_> {
 
     /// Ends the run: what is still waited for is withdrawn first, so that every hold has its resolution.
     fn end(&mut self, outcome: Outcome, reason: Option<String>, result: Option<Body>) {
-        if self.run.state.claim.is_some() {
+        let is_gate = self.run.facts.driver == Driver::Gate;
+        if self.run.state.claim.is_some() && !is_gate {
             clock::unreported_calls_are_unknown(self);
         }
         self.withdraw_holds();
         self.emit(Event::RunEnded(RunEnded { outcome, reason, result }));
+        if is_gate {
+            outside::give_back_unstarted(self);
+        }
     }
 
     /// Nothing is waited for any more; sub-runs that were are to be canceled.

@@ -180,6 +180,19 @@ pub enum Driver {
     Loop,
     /// A worker elsewhere, which claims, proposes and reports.
     Outside,
+    /// Whoever opened it: a gate, whose one call they run themselves once they may.
+    Gate,
+}
+
+impl Driver {
+    /// Whether the calls of such a run are run elsewhere, so that what became of them is somebody's word.
+    #[must_use]
+    pub fn is_elsewhere(self) -> bool {
+        match self {
+            Driver::Loop => false,
+            Driver::Outside | Driver::Gate => true,
+        }
+    }
 }
 
 /// Where a sub-run comes from.

@@ -31,6 +31,18 @@ pub enum HoldKind {
 }
 
 impl HoldKind {
+    /// Its word, for protocols and logs.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HoldKind::Approval => "approval",
+            HoldKind::Input => "input",
+            HoldKind::External => "external",
+            HoldKind::Auth => "auth",
+            HoldKind::Recovery => "recovery",
+        }
+    }
+
     /// Every kind, for tables and tests.
     pub const ALL: [HoldKind; 5] =
         [HoldKind::Approval, HoldKind::Input, HoldKind::External, HoldKind::Auth, HoldKind::Recovery];
@@ -355,6 +367,9 @@ pub struct Ask {
     /// started again with this and the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Box<Body>>,
+    /// The file that the call would change, as it was when it was asked. Shown with what it has now; it decides nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Box<FileDigest>>,
 }
 
 /// Begins the list of files in the reason of a hold.

@@ -45,9 +45,10 @@ pub fn next(run: &Run, now: Timestamp) -> NextStep {
     if deadline(run).is_some_and(|at| at <= now) {
         return NextStep::Tick;
     }
-    let started = started(run);
+    let started = started(run, now);
     match run.state.stage {
-        Stage::Ended(_) if started.is_empty() => NextStep::Nothing,
+        Stage::Ended(_) if started.is_empty() && due_at(run).is_none() => NextStep::Nothing,
+        Stage::Ended(_) if started.is_empty() => NextStep::Wait(due_at(run)),
         Stage::Ended(_) => NextStep::Act { ready: Vec::new(), started },
         Stage::Thinking { retry_at: Some(at), .. } if at > now && !run.is_blocked() => {
             NextStep::Wait(due_at(run))
@@ -74,8 +75,11 @@ pub fn due_at(run: &Run) -> Option<Timestamp> {
         Stage::Thinking { .. } if run.waits_in_inbox() => None,
         Stage::Thinking { retry_at, .. } if !run.is_blocked() => Some(retry_at.unwrap_or(run.state.at)),
         Stage::Thinking { .. } => None,
+        // Before the end time does what follows.
+        Stage::Acting if run.facts.driver == Driver::Gate => None,
+        Stage::Ended(_) if run.facts.driver == Driver::Gate => reported_by(run),
         Stage::Acting | Stage::Ended(_) => {
-            let has_work = !ready(run).is_empty() || !started(run).is_empty();
+            let has_work = !ready(run).is_empty() || reported_by(run).is_some();
             has_work.then_some(run.state.at)
         }
     };
@@ -89,8 +93,8 @@ pub fn deadline(run: &Run) -> Option<Timestamp> {
         return None;
     }
     let holds = run.state.holds.iter().filter_map(|hold| hold.due_at());
-    let claim = run.state.claim.as_ref().filter(|_| !run.is_held()).map(|claim| claim.until);
-    holds.chain(claim).chain(run.must_be_taken_by()).min()
+    let overdue = reported_by(run).filter(|_| run.facts.driver == Driver::Gate);
+    holds.chain(run.claim_lapses_at()).chain(run.must_be_taken_by()).chain(overdue).min()
 }
 
 /// Calls that a node may start: an outside worker starts its own.
@@ -100,8 +104,21 @@ fn ready(run: &Run) -> Vec<CallNo> {
     ready.filter(|_| is_ours).map(|call| call.no).collect()
 }
 
-fn started(run: &Run) -> Vec<StartedCall> {
+/// When the first of the calls that run must have reported.
+fn reported_by(run: &Run) -> Option<Timestamp> {
+    let start_by = |call: &crate::run::Call| match call.state {
+        CallState::Started { start_by, .. } => Some(start_by),
+        CallState::Ready | CallState::Held | CallState::Done(_) => None,
+    };
+    run.state.calls.iter().filter_map(start_by).min()
+}
+
+/// Calls that were started and that a node has to see to: not what the owner of a gate runs, before it must have reported.
+fn started(run: &Run, now: Timestamp) -> Vec<StartedCall> {
+    let is_others =
+        |start_by: Timestamp| run.facts.driver == Driver::Gate && (run.outcome().is_none() || now < start_by);
     let running = |call: &crate::run::Call| match call.state {
+        CallState::Started { start_by, .. } if is_others(start_by) => None,
         CallState::Started { node, start_by } => {
             Some(StartedCall { call: call.no, attempt: call.attempt, node, start_by })
         }

@@ -63,6 +63,8 @@ pub struct Verdicts {
     pub files: Vec<(CallNo, FileDigest)>,
     /// What people should know of a call before they let it run.
     pub warnings: Vec<(CallNo, String)>,
+    /// The file that each call would change, as it is now.
+    pub targets: Vec<(CallNo, FileDigest)>,
     /// When time does what to the hold of a call, where that is not the plain span of its policy.
     pub times: Vec<(CallNo, HoldTimes)>,
     /// What the starts of calls claim in the world.
@@ -144,6 +146,12 @@ impl Verdicts {
     #[must_use]
     pub fn warning(&self, call: CallNo) -> Option<String> {
         self.warnings.iter().find(|(no, _)| *no == call).map(|(_, warning)| warning.clone())
+    }
+
+    /// The file that a call would change, as it is now.
+    #[must_use]
+    pub fn target(&self, call: CallNo) -> Option<Box<FileDigest>> {
+        self.targets.iter().find(|(no, _)| *no == call).map(|(_, file)| Box::new(file.clone()))
     }
 
     /// When time does what to the hold of a call; none where the plain spans of its policy count.

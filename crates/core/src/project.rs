@@ -188,6 +188,21 @@ impl ResolutionKind {
         ResolutionKind::Superseded,
     ];
 
+    /// Its word, for protocols and logs.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ResolutionKind::Approved => "approved",
+            ResolutionKind::Edited => "edited",
+            ResolutionKind::Denied => "denied",
+            ResolutionKind::Answered => "answered",
+            ResolutionKind::Failed => "failed",
+            ResolutionKind::Expired => "expired",
+            ResolutionKind::Withdrawn => "withdrawn",
+            ResolutionKind::Superseded => "superseded",
+        }
+    }
+
     /// The word behind a stored number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<ResolutionKind> {

@@ -14,7 +14,7 @@ use crate::actor::Actor;
 use crate::body::Body;
 use crate::digest::Digest;
 use crate::effect::EffectClaim;
-use crate::event::{Driver, Envelope, Event};
+use crate::event::{Envelope, Event};
 use crate::hold::{Ask, Demand, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, Seq};
 use crate::message::{PolicyVerdict, ToolResult, is_default};
@@ -273,7 +273,8 @@ pub fn receipt(hold: HoldKey, events: &[Envelope]) -> Option<Receipt> {
         // Nothing but the end of the run says what became of the call.
         receipt.events.push(ended_at);
         receipt.events.sort();
-        call.report = (followed.driver == Driver::Outside).then_some(Report::NotReported);
+        let may_have_run = call.effect != CallEffect::NotExecuted;
+        call.report = (followed.driver.is_elsewhere() && may_have_run).then_some(Report::NotReported);
     }
     Some(receipt)
 }

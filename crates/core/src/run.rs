@@ -415,6 +415,16 @@ impl Run {
         place.expires_at.filter(|_| is_pending)
     }
 
+    /// When the outside worker that has it loses it without a sign of life; none while it waits for a person, or has said that
+    /// it runs a call.
+    #[must_use]
+    pub fn claim_lapses_at(&self) -> Option<Timestamp> {
+        let is_running =
+            || self.state.calls.iter().any(|call| matches!(call.state, CallState::Started { .. }));
+        let claim = self.state.claim.as_ref().filter(|_| !self.is_held() && !is_running())?;
+        Some(claim.until)
+    }
+
     /// How often outside workers have tried it; asking somebody in between is no new try.
     #[must_use]
     pub fn attempts(&self) -> u32 {
@@ -425,7 +435,8 @@ impl Run {
     /// Whether it may be claimed now: by an outside worker, or by an agent of this server that serves its inbox.
     #[must_use]
     pub fn is_claimable(&self, now: Timestamp) -> bool {
-        (self.facts.driver == Driver::Outside || self.waits_in_inbox())
+        let is_taken_once = self.facts.driver == Driver::Gate && self.state.claims == 0;
+        (self.facts.driver == Driver::Outside || is_taken_once || self.waits_in_inbox())
             && self.outcome().is_none()
             && self.state.claim.is_none()
             && self.state.holds.is_empty()

@@ -53,6 +53,14 @@ impl Story {
         story
     }
 
+    /// A gate, claimed by whoever opened it.
+    pub(crate) fn gate() -> Story {
+        let mut story = Story::driven_by(Driver::Gate);
+        let claim = ClaimRun::Worker { worker: worker(), period: Millis::hours(1) };
+        story.by(Actor::Outside(worker()), Command::Claim(claim));
+        story
+    }
+
     fn driven_by(driver: Driver) -> Story {
         let definition = definition();
         let now = Timestamp(1_762_000_000_000);

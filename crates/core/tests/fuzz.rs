@@ -140,7 +140,7 @@ fn setups() -> impl Strategy<Value = Setup> {
             escalate_to: escalate_after.map(|_| Approver::parse("group:ops").unwrap()).into_iter().collect(),
         },
     );
-    let driver = prop_oneof![2 => Just(Driver::Loop), 1 => Just(Driver::Outside)];
+    let driver = prop_oneof![4 => Just(Driver::Loop), 2 => Just(Driver::Outside), 1 => Just(Driver::Gate)];
     let quorum = prop_oneof![3 => Just(1u32), 1 => 2u32..4];
     (driver, proptest::bool::weighted(0.2), holds, 0u32..10, quorum, 1usize..5).prop_map(
         |(driver, hold_batch, holds, depth, quorum, open_holds)| Setup {
@@ -332,7 +332,7 @@ fn sensible(scene: &Scene, step: &Step) -> Command {
     }
     match (state.stage, scene.run.facts.driver) {
         (Stage::Thinking { .. }, _) => options.extend(while_thinking(scene, step)),
-        (Stage::Acting, Driver::Outside) => options.extend(by_the_worker(scene, step)),
+        (Stage::Acting, Driver::Outside | Driver::Gate) => options.extend(by_the_worker(scene, step)),
         (Stage::Acting, Driver::Loop) => {}
         (Stage::Ended(_), _) => options.push(Command::Erase { reason: None }),
     }

@@ -40,6 +40,8 @@ const AGENTS = {
   remover: () => calls('Cleaning up.', ['execute_command', { command: "rm -rf 'a b'" }]),
   caller: () => calls('Calling.', ['http_request', { method: 'POST', url: 'https://example.org/a?b=c', body: '{"name": "M\\u00fcller"}' }]),
   table: () => calls('Writing rows.', ['write_rows', JSON.stringify({ note: 'NAME', rows: [{ a: 1, b: 'x' }, { a: 2, b: NASTY }] }).replace('NAME', 'M\\u00fcller')]),
+  asker: () => calls('I wonder.', ['suspend', { reason: 'Two ways', question: 'Which way?', options: ['left', 'right'], data: { who: 'M\u00fcller', ways: [{ name: 'left', km: 1 }, { name: 'right', km: 2 }] } }]),
+  leader: () => calls('I hand it over.', ['hand_over', { message: 'List what is there' }]),
   picture: () => calls('A picture.', ['write_rows', { rows: [{ a: 1, b: 'y' }], picture: `data:image/png;base64,${PIXEL}` }]),
 };
 
@@ -50,7 +52,7 @@ before(async () => {
   mkdirSync(workspace);
   const agents = Object.entries(AGENTS).map(([name, reply]) => agentOf(name, reply()));
   const llms = agents.map(({ name }) => `  ${name}: {type: scripted, script: ${name}.yaml}`).join('\n');
-  const ask = agents.map(({ name }) => `  ${name}: {llm: ${name}, session_store: main, tools: [edit_file, write_file, execute_command, http_request, write_rows], task: {}}`).join('\n');
+  const ask = agents.map(({ name }) => `  ${name}: {llm: ${name}, session_store: main, tools: [edit_file, write_file, execute_command, http_request, write_rows, suspend, hand_over], task: {}}`).join('\n');
   writeFileSync(join(folder, 'standfast.yaml'), `
 llms:
 ${llms}
@@ -62,6 +64,8 @@ tools:
   write_file: {type: write_file}
   execute_command: {type: command, requires_approval: true}
   http_request: {type: http_request}
+  suspend: {type: suspend-for-input}
+  hand_over: {type: agent, agent: lister, requires_approval: false}
   write_rows: {type: external, url: 'http://127.0.0.1:9/', allowed_hosts: ['127.0.0.1:9'], requires_approval: true, description: Writes rows}
 `);
 });
@@ -140,6 +144,16 @@ test('a file that changed since the question is said loudly, and an edit that wo
   writeFileSync(file, 'one\nHello\nthree\nfour\n');
   const later = new Date(Date.now() + 60_000);
   utimesSync(file, later, later);
+  await open(hold);
+  await page.getByText('The file changed after this was asked').waitFor();
+  // What counts is what it has, not when it was written.
+  writeFileSync(file, 'one\nHello\nthree\n');
+  utimesSync(file, later, later);
+  await open(hold);
+  assert.equal(await page.getByText('The file changed after this was asked').count(), 0, 'it was only written again');
+  const before = new Date(Date.now() - 3_600_000);
+  writeFileSync(file, 'one\nHello\nthree\nfour\n');
+  utimesSync(file, before, before);
   await open(hold);
   await page.getByText('The file changed after this was asked').waitFor();
   writeFileSync(file, 'nothing of the kind\n');
@@ -256,6 +270,40 @@ test('several are decided together after a page that shows each', async () => {
   await page.getByText('Approved by').waitFor();
   assert.equal((await server.api(`/runs/${second.id}`)).status !== 'held', true);
   troubles = troubles.filter((text) => !/status of 409/.test(text));
+});
+
+test('a question is answered on the page of several, beside an approval; what the agent shows with it is a tree', async () => {
+  const asked = await server.held('asker');
+  await server.held('lister');
+  await open('/');
+  for (const box of await page.getByRole('checkbox', { name: /Select/ }).all()) await box.check();
+  await press('Review the selected ones together');
+  await heading('Review: 2 holds');
+  const question = page.locator('.widget');
+  assert.deepEqual(await question.locator('.json th').allTextContents(), ['name', 'km']);
+  await question.getByText('Müller').waitFor();
+  await inAllLooks('review-mixed');
+  await question.getByRole('button', { name: 'right', exact: true }).click();
+  await heading('Review: 2 holds');
+  await page.getByText('Answered by local').waitFor();
+  assert.equal((await server.api(`/runs/${asked.id}`)).status, 'completed');
+  await press('Approve it as shown');
+  await heading('What came of it: 2 holds');
+  await page.getByText('Approved by local').waitFor();
+  await open(asked.hold);
+  assert.deepEqual(await page.locator('.asked .json th').allTextContents(), ['name', 'km']);
+  await page.getByText('Raw data, as the agent sent it').click();
+  await page.getByText('"ways"').waitFor();
+});
+
+test('a sub-run stands within the timeline of the run that started it', async () => {
+  const { id } = await server.api('/agents/leader/runs', { input: 'Hand it over', wait: 'settled' });
+  await open(`/runs/${id}`);
+  const nested = page.locator('.timeline > li .sub-run');
+  assert.equal(await nested.count(), 1);
+  await nested.getByText('Sub-run of lister').waitFor();
+  assert.ok(await nested.locator('.timeline > li').count() >= 3);
+  await inAllLooks('run-nested');
 });
 
 test('the history has who, when and how, and is exported as CSV and JSON', async () => {

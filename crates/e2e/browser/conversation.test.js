@@ -55,7 +55,7 @@ async function begin(page, agent, text) {
 
 const press = (page, name) => page.getByRole('button', { name, exact: true }).click();
 
-both('a message, a pause, an approval after kill -9, and the next message', async (page) => {
+both('a message, a pause that looks unlike working, an approval after kill -9, and the next message (S0-70, S0-72, S0-76)', async (page) => {
   await begin(page, 'ops', 'Free some space');
   await page.getByText(PAUSED).waitFor();
   await page.getByText('Task paused - click approve/deny to continue').waitFor();
@@ -129,7 +129,7 @@ agents: {helper: {llm: script, session_store: main, tools: [write_file], task: {
   assert.equal(readFileSync(join(folder, 'workspace', 'one.txt'), 'utf8'), '1');
 });
 
-test('a paused task is remembered by the browser, and found again (S0-70, S0-71)', async () => {
+test('a paused task is remembered by the browser, and found again (S0-70, S0-71, S0-76)', async () => {
   const context = await browser.newContext();
   const page = watch(await context.newPage(), () => server.base, troubles, REFUSED);
   await begin(page, 'ops', 'Free some space');

@@ -123,13 +123,18 @@ async function cutter() {
   return { base: `http://127.0.0.1:${proxy.address().port}`, close: () => { proxy.closeAllConnections(); proxy.close(); } };
 }
 
-test('where streams are cut, the page looks by itself', async () => {
+test('where streams are cut, the page looks by itself, also for what becomes of a task (S0-75)', async () => {
   const proxy = await cutter();
   const visitor = watch(await context.newPage(), () => proxy.base, troubles, DOWN);
   await visitor.goto(`${proxy.base}/sessions`);
   await visitor.locator('#live').getByText('Live updates are interrupted').waitFor();
   await server.held('ops', 'Through a proxy');
   await visitor.getByRole('link', { name: /Through a proxy/ }).waitFor();
+  const { run, hold } = await server.held('ops', 'Watched');
+  await visitor.goto(proxy.base + await sessionOf(run));
+  await visitor.getByText('⏸️ Task paused - waiting for your input').waitFor();
+  await server.api(`/holds/${hold.split('/').pop()}/resolve`, { resolution: 'approve' });
+  await visitor.getByText('Approved by local').waitFor();
   await visitor.close();
   proxy.close();
 });

@@ -76,10 +76,14 @@ export async function fill({ server }, text = 'Refund for Ann') {
     if (found.status === 'waiting_for_input') break;
     await new Promise((resolve) => { setTimeout(resolve, 50); });
   }
+  const past = (await run('writer')).holds[0].id;
+  await post(`/api/v1/holds/${past}/resolve`, { resolution: 'deny', reason: text });
+  const { holds } = await (await fetch(`${server.base}/api/v1/holds?agent=clerk`)).json();
   const session = `/sessions/${encodeURIComponent(name)}?agent=writer`;
   return {
     pending: '/', hold: `/approve/${writer.holds[0].id}`, sessions: '/sessions', conversation: session, runs: '/runs', run: `/runs/${writer.id}`,
     inboxes: '/inboxes', inbox: '/inboxes/support', elsewhere: '/inboxes/elsewhere', waiting: '/inboxes/support?status=waiting_for_input',
     history: '/history', charts: '/charts', jobs: '/jobs', job: `/approve/${builder.holds[0].id}`, me: '/me',
+    decided: `/approve/${past}`, question: `/approve/${holds[0].id}`, review: `/review?hold=${writer.holds[0].id}&hold=${holds[0].id}&hold=${past}`,
   };
 }

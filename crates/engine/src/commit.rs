@@ -24,7 +24,8 @@ use standfast_core::policy::{Role, Verdicts};
 use standfast_core::project::RunRow;
 use standfast_core::run::Facts;
 use standfast_store::pipeline::{
-    HoldAudience, LeaseRule, NoticeRule, NoticeTrigger, Order, OrderContext, Pipeline, Writes, append_jointly,
+    HoldAudience, LeaseRule, NoticeRule, NoticeTrigger, Order, OrderContext, Pipeline, Writes,
+    append_jointly, start_jointly,
 };
 use standfast_store::{Recipient, StoreError};
 use tokio::sync::oneshot;
@@ -103,7 +104,7 @@ impl Commit {
     }
 
     /// Changes several runs in one append, all of them or none. The first change leads: what the others are refused
-    /// because their runs are over is left out.
+    /// because their runs have ended is left out.
     pub(crate) async fn commit_jointly(
         &self,
         (base, change): (RunRow, Change),
@@ -141,6 +142,32 @@ impl Commit {
         let order = self.order((&start.agent, &start.owner), definition, change);
         let pipeline = Pipeline::start(self.log.store.clone(), start, order)?;
         self.settled(pipeline).await
+    }
+
+    /// Begins several runs in one append, all of them or none. Their rows come back in the same order.
+    pub(crate) async fn commit_starts(
+        &self,
+        starts: Vec<(Start, Arc<Definition>, Change)>,
+    ) -> Result<Vec<RunRow>, EngineError> {
+        let order = |(start, definition, change): (Start, Arc<Definition>, Change)| {
+            let order = self.order((&start.agent, &start.owner), definition, change);
+            (start, order)
+        };
+        let orders: Vec<(Start, Order)> = starts.into_iter().map(order).collect();
+        let (wakes, store) = (self.wakes.clone(), self.log.store.clone());
+        let (committed, answer) = oneshot::channel();
+        self.host.spawn(async move {
+            let settled = start_jointly(&store, orders).await;
+            for (row, events) in settled.iter().flat_map(|settled| settled.rows.iter().zip(&settled.events)) {
+                log_events(&row.run, events);
+                wakes.wake(row.run.facts.id);
+            }
+            wakes.wake_worker();
+            let _ = committed.send(settled);
+        });
+        let settled = answer.await.map_err(|_| stopping())??;
+        settled.outcome?;
+        Ok(settled.rows)
     }
 
     /// Begins a run that was made of its execution state.
@@ -247,9 +274,11 @@ impl Commit {
     /// Settles in the background: the caller may hang up, and whoever drives or follows the run hears of it all the same.
     async fn settled(&self, mut pipeline: Pipeline) -> Result<CommitResult, EngineError> {
         let (committed, answer) = oneshot::channel();
-        let wakes = self.wakes.clone();
+        let (wakes, settings) = (self.wakes.clone(), self.host.settings());
         self.host.spawn(async move {
+            let waiting = settings.fixed.telemetry.write();
             let mut settlement = pipeline.settle().await;
+            drop(waiting);
             let row = pipeline.durable().cloned();
             if let Some(row) = &row {
                 wakes.wake(row.run.facts.id);

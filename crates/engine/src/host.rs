@@ -2,7 +2,7 @@
 //!
 //! The lowest component: it knows neither a store nor a run. Whoever works with the settings for a while keeps what it got.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use standfast_core::id::Incarnation;
@@ -32,6 +32,8 @@ pub(crate) struct Host {
     is_dead: AtomicBool,
     /// How many runs are driven here.
     pub(crate) at_work: AtomicUsize,
+    /// How many stored runs wait for a slot, when it was last asked.
+    queued_runs: AtomicU64,
     /// What is at work here.
     tasks: Mutex<JoinSet<()>>,
 }
@@ -46,6 +48,7 @@ impl Host {
             stopping: watch::Sender::new(false),
             is_dead: AtomicBool::new(false),
             at_work: AtomicUsize::new(0),
+            queued_runs: AtomicU64::new(0),
             tasks: Mutex::default(),
         }
     }
@@ -82,15 +85,26 @@ impl Host {
 
     pub(crate) fn agent(&self, name: &AgentName) -> Result<Arc<Agent>, EngineError> {
         let settings = self.settings();
-        settings.agents.get(name).cloned().ok_or_else(|| {
+        settings.configured_or_built_in(name).cloned().ok_or_else(|| {
             let known: Vec<&str> = settings.agents.keys().map(AgentName::as_str).collect();
             EngineError::NoSuchAgent { agent: name.clone(), known: known.join(", ") }
         })
     }
 
+    /// An agent that the configuration names: the built-in one takes no messages.
+    pub(crate) fn configured_agent(&self, name: &AgentName) -> Result<Arc<Agent>, EngineError> {
+        let found = self.agent(name)?;
+        if self.settings().agents.contains_key(name) {
+            return Ok(found);
+        }
+        let known: Vec<String> = self.settings().agents.keys().map(ToString::to_string).collect();
+        Err(EngineError::NoSuchAgent { agent: name.clone(), known: known.join(", ") })
+    }
+
     /// Who may decide now. Of an agent that is no longer configured: whoever started the run, and administrators.
     pub(crate) fn approvers(&self, name: &AgentName) -> Approvers {
-        self.settings().agents.get(name).map(|agent| agent.approvers.clone()).unwrap_or_default()
+        let settings = self.settings();
+        settings.configured_or_built_in(name).map(|agent| agent.approvers.clone()).unwrap_or_default()
     }
 
     /// Keeps a task for as long as the engine lives. Its log lines name what the caller's name: the request, the run.
@@ -147,6 +161,15 @@ impl Host {
         self.is_dead.store(true, Ordering::SeqCst);
         let mut tasks = std::mem::take(&mut *self.tasks());
         tasks.shutdown().await;
+    }
+
+    /// How many stored runs wait for a slot, as far as is known.
+    pub(crate) fn queued_runs(&self) -> u64 {
+        self.queued_runs.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_queued_runs(&self, count: u64) {
+        self.queued_runs.store(count, Ordering::Relaxed);
     }
 
     pub(crate) fn is_dead(&self) -> bool {

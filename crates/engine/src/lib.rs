@@ -2,14 +2,14 @@
 //!
 //! Components own their state and depend in one direction: `host` (process) ← `log` (what is stored, and what is shown of it)
 //! ← `wakes` ← `commit` (the one write path) ← `drive` (one run until it waits or ends) ← `work` (what a node does by
-//! itself). `reads` (lists, waiting) uses log and wakes; `deliver` uses log and commit; `receivers` (who is told),
+//! itself). `reads` (lists, waiting) uses log and wakes; `deliver` uses log and commit; `receivers` (who is notified),
 //! `identity` and `nodes` are below drive and deliver; `submit` (what callers ask for) is above all of them. [`Engine`] only
 //! forwards and hands them out. A held run is known to none of them: it is rows.
 //!
 //! Beside the components: `policy` and `auth` work out verdicts and authority before the core is asked; `settings` say what a
 //! server is made of; `tool` and `model` are what it asks of tools and models, which are crates of their own; `clock` is the
 //! one file that reads time and draws randomness. `secrets` and `vault` keep what must not be read, `outbound` calls others,
-//! `telemetry` measures. No protocol, no provider and no configuration file is known here.
+//! `telemetry` measures, `request_context` is what is measured of a request. No protocol, no provider and no configuration file is known here.
 
 pub mod auth;
 pub mod card_key;
@@ -28,6 +28,7 @@ pub mod outbound;
 pub mod policy;
 mod reads;
 mod receivers;
+pub mod request_context;
 pub mod schema;
 pub mod secrets;
 pub mod settings;
@@ -44,6 +45,7 @@ use standfast_core::command::Say;
 use standfast_core::decide::Answer;
 use standfast_core::event::Envelope;
 use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::name::Tenant;
 use standfast_core::run::Run;
 use standfast_core::time::Millis;
 use standfast_store::{Store, StoredRun};
@@ -76,9 +78,10 @@ pub use standfast_store::{
     DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, UnreadableRun,
 };
 pub use submit::{
-    Adjustment, CallReport, ClaimTask, Decision, DecisionSet, Decisions, HoldAdjustment, HoldDecision,
-    LoginError, Logins, NewRun, NewTask, ProposedCall, Report, ReportBody, ReportError, Reports,
-    RestoreError, RestoredState, SessionDeletion, Signature, StartedRun, Submit, TaskQueue, TaskReport,
+    Adjustment, CallReport, ClaimTask, Decision, DecisionSet, Decisions, GateDecision, GateError,
+    GateOutcome, GateStart, GateState, GateView, Gates, HoldAdjustment, HoldDecision, LoginError, Logins,
+    NewGate, NewRun, NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, RestoreError,
+    RestoredState, SessionDeletion, Signature, StartedRun, Submit, TaskQueue, TaskReport, Withdrawal,
     claimed_by,
 };
 pub use wakes::{Delta, RestTicket};
@@ -116,6 +119,7 @@ struct Parts {
     reports: Reports,
     logins: Logins,
     tasks: TaskQueue,
+    gates: Gates,
     work: Arc<Work>,
 }
 
@@ -143,6 +147,7 @@ impl Engine {
             reports: Reports::new(submit.clone()),
             logins: Logins::new(submit.clone(), reads.clone()),
             tasks: TaskQueue::new(submit.clone(), inboxes.clone()),
+            gates: Gates::new(submit.clone(), reads.clone()),
             work: Arc::new(Work::new(drives, nodes.clone())),
             host,
             wakes,
@@ -231,16 +236,16 @@ impl Engine {
         self.parts.host.settings()
     }
 
-    /// What this server found when it started.
+    /// What this server found when it started: of one tenant, or of all.
     #[must_use]
-    pub fn startup_report(&self) -> StartupReport {
-        self.parts.work.startup_report()
+    pub fn startup_report(&self, of: Option<&Tenant>) -> StartupReport {
+        self.parts.work.startup_report(of)
     }
 
-    /// How many jobs were found silent since this server started.
+    /// How many jobs of a tenant were found silent since this server started.
     #[must_use]
-    pub fn silent_jobs(&self) -> u64 {
-        self.parts.work.silent_jobs()
+    pub fn silent_jobs(&self, tenant: &Tenant) -> u64 {
+        self.parts.work.silent_jobs(tenant)
     }
 
     /// What callers may look at.
@@ -265,6 +270,12 @@ impl Engine {
     #[must_use]
     pub fn inboxes(&self) -> &Inboxes {
         &self.parts.inboxes
+    }
+
+    /// Gates: calls that somebody else's agent asks about before it runs them.
+    #[must_use]
+    pub fn gates(&self) -> &Gates {
+        &self.parts.gates
     }
 
     /// What callers were shown.

@@ -89,6 +89,7 @@ pub fn of_reply(
             let Ok(tool) = ToolName::new(&call.tool) else { continue };
             verdicts.files.extend(files(agent, &tool, &call.arguments).into_iter().map(|file| (no, file)));
             verdicts.warnings.extend(warning(agent, &tool, &call.arguments).map(|warning| (no, warning)));
+            verdicts.targets.extend(target(agent, &tool, &call.arguments).map(|file| (no, file)));
         }
     }
     verdicts
@@ -115,6 +116,39 @@ pub fn of_proposal(
     verdicts
 }
 
+/// Verdicts on the call of a gate that is not there yet: what the policy says, and that somebody is to be asked where the
+/// caller wants that.
+#[must_use]
+pub fn of_gate(
+    agent: &Agent,
+    definition: &Definition,
+    (facts, now): (&Facts, Timestamp),
+    (call, asks): (&AskedCall, Effect),
+) -> Verdicts {
+    let mut verdicts = Verdicts { policy: agent.rules.digest(), ..Verdicts::default() };
+    let no = CallNo(1);
+    if let Ok(tool) = ToolName::new(&call.tool) {
+        let judge = Judge { agent, definition, facts, now };
+        judge.judge(no, &tool, Some(&call.arguments), &mut verdicts);
+    }
+    let asked = (asks == Effect::Hold).then(|| verdict(Effect::Hold, WORKER_ASKS, None)).flatten();
+    verdicts.by_call.extend(asked.map(|verdict| (no, verdict)));
+    verdicts
+}
+
+/// What the rules of the policy say of a call; none where it would only fall back on its default.
+#[must_use]
+pub fn by_a_rule(agent: &Agent, facts: &Facts, tool: &ToolName, arguments: &str) -> Option<Effect> {
+    match &agent.rules {
+        Rules::Readable(policy) if policy.is_silent_about(tool) => None,
+        Rules::Readable(policy) => {
+            let decision = policy.decide(&call_of(facts, tool, Some(arguments)), agent.tool_default(tool));
+            (!decision.is_by_default()).then_some(decision.effect)
+        }
+        Rules::Unreadable(_) => Some(Effect::Hold),
+    }
+}
+
 /// The calls of a reply, numbered as they will be.
 pub fn numbered<'a>(run: &Run, calls: &'a [AskedCall]) -> impl Iterator<Item = (CallNo, &'a AskedCall)> {
     (run.state.calls_made + 1..).map(CallNo).zip(calls)
@@ -128,6 +162,11 @@ fn files(agent: &Agent, tool: &ToolName, arguments: &str) -> Vec<FileDigest> {
 /// What people should know of a call.
 fn warning(agent: &Agent, tool: &ToolName, arguments: &str) -> Option<String> {
     agent.tools.get(tool)?.warning(arguments)
+}
+
+/// The file that a call would change, as it is now.
+fn target(agent: &Agent, tool: &ToolName, arguments: &str) -> Option<FileDigest> {
+    agent.tools.get(tool)?.target(arguments)
 }
 
 /// Verdicts on the calls of the current turn, as of now, with the arguments that they would run with. Of an agent that
@@ -158,6 +197,7 @@ pub fn of_run(
             verdicts.files.extend(files.into_iter().map(|file| (call.no, file)));
             let warning = warning(agent, &call.tool, &arguments);
             verdicts.warnings.extend(warning.map(|warning| (call.no, warning)));
+            verdicts.targets.extend(target(agent, &call.tool, &arguments).map(|file| (call.no, file)));
         }
     }
     verdicts
@@ -175,7 +215,7 @@ impl Judge<'_> {
     /// What the rules say, and what the tool itself says of the arguments and of how the run was told of it; the core lets
     /// the strictest win. A tool that the agent does not have any more is judged by nobody: the core holds or refuses it.
     fn judge(&self, no: CallNo, name: &ToolName, arguments: Option<&str>, verdicts: &mut Verdicts) {
-        let Some(tool) = self.agent.tools.get(name) else { return };
+        let Some(tool) = self.agent.tool(name) else { return };
         let decided = self.by_rules(name, arguments);
         let own = self.by_tool(tool.as_ref(), arguments, decided.lists);
         let shown = self.definition.tools.get(name);

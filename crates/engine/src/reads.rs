@@ -15,6 +15,7 @@ mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use standfast_core::event::Envelope;
 use standfast_core::hold::HoldKind;
@@ -203,7 +204,9 @@ impl Reads {
                 Err(error) => tracing::warn!(%error, "metrics: runs and holds could not be counted"),
             }
         }
-        self.host.settings().fixed.telemetry.render(counted.get(&who.tenant).map(|(_, counts)| counts), now)
+        let counts = counted.get(&who.tenant).map(|(_, counts)| counts);
+        let leases = self.host.at_work.load(Ordering::Relaxed);
+        self.host.settings().fixed.telemetry.render(counts, leases, now)
     }
 
     /// The events of a run after a position, if the caller may see it.

@@ -3,6 +3,7 @@
 //! A typed value that is checked once. The demo and the tests build it by hand; a configuration file becomes one.
 
 mod agent;
+mod gate;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,7 @@ pub use agent::{
     Agent, Card, CardReaders, HISTORY_TOKENS, InboxService, PinnedDefinition, ServedInbox, Skill, Streaming,
     Tracking,
 };
+pub use gate::{GATE, gate_agent};
 pub use rules::Rules;
 
 /// What a process has only once: a reload keeps it, whatever the new settings say.
@@ -53,6 +55,8 @@ pub struct Settings {
     pub fixed: FixedSettings,
     /// The agents.
     pub agents: BTreeMap<AgentName, Arc<Agent>>,
+    /// The built-in agent of gates: by its rules and approvers their calls are judged and decided.
+    pub gate: Arc<Agent>,
     /// The agent at the root of the server, for protocols that have one there.
     pub default_agent: Option<AgentName>,
     /// Budgets and caps of agents that have no others.
@@ -63,6 +67,8 @@ pub struct Settings {
     pub keep_ended: Option<Millis>,
     /// How long a caller who waits for a run is kept at most.
     pub max_wait: Millis,
+    /// From when on new runs are refused.
+    pub load: Load,
     /// Who may call, and by which names.
     pub access: Access,
     /// The address that others reach this server by: links and callbacks begin with it.
@@ -358,6 +364,21 @@ impl Default for Connections {
     }
 }
 
+/// From when on new runs are refused, on each node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Load {
+    /// How many writes may wait for the store.
+    pub waiting_writes: usize,
+    /// How many stored runs may wait for a slot.
+    pub queued_runs: u64,
+}
+
+impl Default for Load {
+    fn default() -> Load {
+        Load { waiting_writes: 1024, queued_runs: 100_000 }
+    }
+}
+
 /// The usual times and limits.
 impl Default for FixedSettings {
     fn default() -> FixedSettings {
@@ -391,6 +412,11 @@ impl Settings {
         self.agents.iter().find(|(known, _)| known.as_str() == name).map(|(_, agent)| agent)
     }
 
+    /// The agent that runs of this name belong to: a configured one, or the one of gates.
+    pub(crate) fn configured_or_built_in(&self, name: &AgentName) -> Option<&Arc<Agent>> {
+        self.agents.get(name).or((name.as_str() == GATE).then_some(&self.gate))
+    }
+
     /// The budgets and caps of an agent, also of one that is not configured any more.
     #[must_use]
     pub fn limits_of(&self, agent: &AgentName) -> &Arc<Limits> {
@@ -404,11 +430,13 @@ impl Settings {
         Settings {
             fixed: FixedSettings::default(),
             agents: BTreeMap::new(),
+            gate: Arc::new(gate_agent(Rules::default())),
             default_agent: None,
             limits: Arc::new(Limits::default()),
             notified_holds: NotifiedHolds::default(),
             keep_ended: None,
             max_wait: Millis::seconds(300),
+            load: Load::default(),
             access: Access::default(),
             public_url: None,
             webhooks: Webhooks::default(),

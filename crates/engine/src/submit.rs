@@ -7,11 +7,13 @@
 //! only after what it depends on is durable.
 
 mod decisions;
+mod gates;
 mod logins;
 mod people;
 mod reports;
 mod restore;
 mod session_delete;
+mod shedding;
 mod tasks;
 mod validate;
 
@@ -40,6 +42,9 @@ use crate::settings::PinnedDefinition;
 use crate::wakes::RestTicket;
 
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
+pub use gates::{
+    GateDecision, GateError, GateOutcome, GateStart, GateState, GateView, Gates, NewGate, Withdrawal,
+};
 pub use logins::{LoginError, Logins};
 pub use people::{Adjustment, HoldAdjustment};
 pub use reports::{Report, ReportBody, ReportError, Reports, Signature};
@@ -139,7 +144,7 @@ impl Submit {
 
     /// The id that a run will have.
     fn new_id(&self, who: &Principal, new: &NewRun) -> Result<RunId, EngineError> {
-        let agent = self.host.agent(&new.agent)?;
+        let agent = self.host.configured_agent(&new.agent)?;
         Ok(self.host.clock.run_id(&who.tenant, agent.lives))
     }
 
@@ -172,6 +177,7 @@ impl Submit {
         if let Some(before) = self.commit.done_before(who, new.once.as_ref()).await? {
             return Ok(before.run.into());
         }
+        self.refuse_if_overloaded()?;
         let id = new.id;
         let slot = match new.taken {
             Admission::AtOnce => self.drives.pool.slot(&new.agent, Queue::Other),

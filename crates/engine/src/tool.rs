@@ -20,7 +20,7 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::hold::Ask;
 use standfast_core::id::{CallId, HoldId, MessageId, Secret};
 use standfast_core::json::RawJson;
-use standfast_core::message::ToolResult;
+use standfast_core::message::{FileDigest, ToolResult};
 use standfast_core::name::{SessionId, ToolName, UserId};
 use standfast_core::time::Millis;
 use standfast_core::transcript::Continuation;
@@ -188,6 +188,12 @@ pub trait Tool: Send + Sync {
 
     /// What these arguments would do, for the person who decides. Reads at most; may block for as long as that takes.
     fn preview(&self, _arguments: &str) -> Option<CallPreview> {
+        None
+    }
+
+    /// The file that these arguments would change, as it is now, for whoever decides later: what they see may be another one by
+    /// then. Asked only where somebody is asked.
+    fn target(&self, _arguments: &str) -> Option<FileDigest> {
         None
     }
 

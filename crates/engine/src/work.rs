@@ -12,8 +12,10 @@ mod retention;
 mod startup_report;
 mod worker;
 
-use std::sync::atomic::AtomicU64;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+
+use standfast_core::name::Tenant;
 
 use super::commit::Commit;
 use super::drive::{Drives, Pool};
@@ -33,8 +35,8 @@ pub(crate) struct Work {
     commit: Arc<Commit>,
     drives: Arc<Drives>,
     pool: Arc<Pool>,
-    /// Jobs that were found silent since the start.
-    silent_jobs: AtomicU64,
+    /// Jobs that were found silent since the start, of each tenant.
+    silent_jobs: Mutex<BTreeMap<Tenant, u64>>,
     /// What was found at the start.
     looking: Mutex<startup_report::StartupScan>,
 }
@@ -43,7 +45,7 @@ impl Work {
     pub(crate) fn new(drives: Arc<Drives>, nodes: Arc<Nodes>) -> Work {
         let (host, log, wakes) = (drives.host.clone(), drives.log.clone(), drives.wakes.clone());
         let (commit, pool) = (drives.commit.clone(), drives.pool.clone());
-        let (silent_jobs, looking) = (AtomicU64::new(0), Mutex::default());
+        let (silent_jobs, looking) = (Mutex::default(), Mutex::default());
         Work { host, log, wakes, nodes, commit, drives, pool, silent_jobs, looking }
     }
 }

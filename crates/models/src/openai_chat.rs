@@ -79,7 +79,7 @@ fn content(pieces: &[Piece]) -> Value {
     parts.collect()
 }
 
-/// What a server said beside words and calls, and wants to be told again.
+/// What a server said beside words and calls, and wants to be sent back.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ServerExtras {

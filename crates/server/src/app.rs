@@ -8,8 +8,9 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
 use standfast_engine::ReceiverKind;
+use standfast_engine::request_context::Channel;
 use standfast_surfaces::http::{self, App, Problem};
-use standfast_surfaces::{a2a, api, async_tool, html, inbox, operations, teal, web};
+use standfast_surfaces::{a2a, api, async_tool, hooks, html, inbox, operations, teal, web};
 use utoipa_axum::router::OpenApiRouter;
 
 /// The kinds of receivers that surfaces know how to tell something.
@@ -37,12 +38,28 @@ pub fn router(app: App) -> Router {
         .merge(operations::routes());
     let surfaces = http::described(described)
         .merge(web::routes(&app))
+        .merge(hooks::routes())
         .merge(a2a::routes(&app))
         .nest("/async-tools", async_tool::alias())
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(max_body));
-    http::surrounded(surfaces, &app, RETELLERS).with_state(app)
+    http::surrounded(surfaces, &app, RETELLERS, channel).with_state(app)
+}
+
+/// By which way a request comes, for what is measured of it.
+fn channel(request: &Request) -> Channel {
+    let path = request.uri().path();
+    let is_below = |prefix: &str| path.starts_with(prefix);
+    match path {
+        "/healthz" | "/readyz" | "/metrics" | "/openapi.json" => Channel::Operations,
+        _ if is_below("/api/inboxes") => Channel::Inbox,
+        _ if is_below("/api/") => Channel::Api,
+        _ if is_below("/async-tool/") || is_below("/async-tools/") => Channel::AsyncTool,
+        _ if is_below(teal::PREFIX) => Channel::Teal,
+        _ if a2a::is_addressed(request) => Channel::A2a,
+        _ => Channel::Web,
+    }
 }
 
 async fn no_such_path(request: Request) -> Problem {

@@ -16,6 +16,7 @@ mod edit;
 mod export;
 mod greeting;
 mod holds;
+mod hook;
 mod inbox;
 mod init;
 mod keys;
@@ -75,6 +76,8 @@ enum Command {
     Holds(holds::Holds),
     /// Answer pending tasks of inboxes one by one; list, add and cancel tasks.
     Inbox(inbox::Inbox),
+    /// Ask a server before a coding agent runs something: called by its hooks. `install` sets them up.
+    Hook(hook::Hook),
     /// Cancel a run.
     Cancel(runs::Cancel),
     /// Follow a run until it waits or ends; without a run, follow pending holds.
@@ -179,6 +182,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Runs(runs) => runs::list(&runs),
         Command::Show(show) => runs::show(&show),
         Command::Holds(holds) => holds::run(&holds),
+        Command::Hook(hook) => hook.run(),
         Command::Inbox(inbox) => inbox::run(&inbox),
         Command::Cancel(cancel) => runs::cancel(&cancel),
         Command::Watch(watch) => watch::run(&watch),

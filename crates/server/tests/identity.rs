@@ -397,7 +397,7 @@ fn the_help_names_every_scope() {
     let help = text(standfast(&["keys", "create", "--help"]).output().unwrap().stdout);
     let about = help.split_once("--scope").unwrap().1;
     let about = about.split_once("--expires").unwrap().0.split_whitespace().collect::<Vec<_>>().join(" ");
-    for scope in ["runs:read", "runs:write", "holds:decide", "inbox:work", "admin"] {
+    for scope in ["runs:read", "runs:write", "holds:decide", "inbox:work", "metrics:read", "admin"] {
         assert!(about.contains(scope), "{scope} is missing: {about}");
     }
     assert!(about.contains("Default: runs:read, runs:write, holds:decide"), "{about}");

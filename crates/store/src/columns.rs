@@ -125,6 +125,7 @@ pub(crate) fn driver_number(driver: Driver) -> i64 {
     match driver {
         Driver::Loop => 0,
         Driver::Outside => 1,
+        Driver::Gate => 2,
     }
 }
 
@@ -133,6 +134,7 @@ pub(crate) fn driver(number: i64) -> Result<Driver, CorruptRow> {
     match number {
         0 => Ok(Driver::Loop),
         1 => Ok(Driver::Outside),
+        2 => Ok(Driver::Gate),
         other => Err(CorruptRow(format!("there is no driver {other}"))),
     }
 }

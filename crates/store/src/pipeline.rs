@@ -35,7 +35,7 @@ use crate::error::StoreError;
 
 pub(crate) use writes::{audiences, claim_puts};
 
-pub use joint::{JointSettlement, append_jointly};
+pub use joint::{JointSettlement, append_jointly, start_jointly};
 pub use writes::{
     HoldAudience, LeaseRule, NoticeRule, NoticeTrigger, SideWrites, Writes, asks_people, has_relatives,
     hold_given_up, keeps_lease,

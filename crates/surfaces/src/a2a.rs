@@ -29,4 +29,4 @@ mod v03;
 mod wire;
 
 pub use push::Push;
-pub use routes::{retells, routes};
+pub use routes::{is_addressed, retells, routes};

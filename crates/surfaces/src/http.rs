@@ -8,6 +8,7 @@ mod cookies;
 mod extract;
 pub(crate) mod filters;
 mod forwarded;
+mod gates;
 mod guard;
 mod in_flight;
 mod listen;
@@ -30,6 +31,7 @@ pub use cookies::{cookie_of, forget_session, keep_session, session_cookie};
 pub use extract::{
     Args, JsonBody, Repeatable, Segment, UnparsedJson, body_bytes, idempotency_key, is_too_deep,
 };
+pub use gates::{gate_problem, gate_text, gate_url, gate_value};
 pub use guard::{Door, HasTour, Pass, Peer};
 pub use listen::{serve, serve_with};
 pub use openapi::described;
@@ -37,7 +39,7 @@ pub(crate) use problem::keep_advice;
 pub use problem::{Problem, ProblemDetails, RecordedDecision};
 pub use public_url::{mount, site};
 pub use reauthorize::{INVALID, Stay};
-pub use surroundings::{Reteller, Retelling, surrounded};
+pub use surroundings::{ChannelOf, Reteller, Retelling, surrounded};
 pub use time::{http_date, parse_rfc3339, rfc3339};
 pub use tls::{BadCertificate, ServerCertificate};
 pub use written::when_written;

@@ -7,6 +7,7 @@
 pub mod a2a;
 pub mod api;
 pub mod async_tool;
+pub mod hooks;
 pub mod html;
 pub mod http;
 pub mod inbox;

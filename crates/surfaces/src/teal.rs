@@ -13,5 +13,5 @@ mod routes;
 mod stream;
 mod wire;
 
-pub use error::retells;
+pub use error::{PREFIX, retells};
 pub use routes::routes;

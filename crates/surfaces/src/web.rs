@@ -10,6 +10,7 @@
 
 mod addresses;
 mod conversation;
+mod deciding;
 mod diff;
 mod events;
 mod fields;

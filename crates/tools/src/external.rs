@@ -42,7 +42,7 @@ pub struct ExternalOptions {
     pub public_url: Option<String>,
     /// What an answer may be signed with, the newest first: the first one is told to the job.
     pub secrets: Vec<CallbackSecret>,
-    /// Who is told when the call is settled, unless the job says otherwise.
+    /// Who is notified when the call is settled, unless the job says otherwise.
     pub webhook_url: Option<String>,
     /// What a result must keep to.
     pub result_schema: Option<RawJson>,

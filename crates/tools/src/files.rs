@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use standfast_core::body::Body;
 use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
-use standfast_core::message::{Replay, ToolResult};
+use standfast_core::message::{FileDigest, Replay, ToolResult};
 use standfast_engine::tool::preview::{CallPreview, Risk};
 use standfast_engine::tool::{HoldReason, Invocation, Judgement, Outcome, Tool, ToolFuture};
 
@@ -207,6 +207,10 @@ impl Tool for FileTool {
             // What a file had may be kept elsewhere, or not.
             FileKind::Write | FileKind::Edit => None,
         }
+    }
+
+    fn target(&self, arguments: &str) -> Option<FileDigest> {
+        preview::change(self.kind, &self.at, &self.limits, arguments).and_then(|change| change.digest())
     }
 
     fn preview(&self, arguments: &str) -> Option<CallPreview> {

@@ -23,6 +23,7 @@ pub(crate) enum Command {
     TidySvg(OsString),
     Product,
     Dist(DistOptions),
+    Clients,
     Book,
     Screenshots,
 }
@@ -67,6 +68,11 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
         summary: "build what is shipped: static binary, archive, wheel, packages of npm; --check installs each in an empty environment, --binary FILE packages that binary",
     },
     Subcommand {
+        name: "clients",
+        arguments: "",
+        summary: "the packages for Python and TypeScript against the product, with the real frameworks",
+    },
+    Subcommand {
         name: "book",
         arguments: "",
         summary: "build the guide into target/book and follow every link",
@@ -91,6 +97,7 @@ pub(crate) const STANDFAST_SUBCOMMANDS: &[&str] = &[
     "health",
     "help",
     "holds",
+    "hook",
     "import",
     "inbox",
     "init",
@@ -139,6 +146,8 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         Some("product") if rest.is_empty() => Ok(Command::Product),
         Some("product") => bail!("`cargo xtask product` takes no arguments, it got {}", joined(&rest)),
         Some("dist") => dist(rest).map(Command::Dist),
+        Some("clients") if rest.is_empty() => Ok(Command::Clients),
+        Some("clients") => bail!("`cargo xtask clients` takes no arguments, it got {}", joined(&rest)),
         Some("book") if rest.is_empty() => Ok(Command::Book),
         Some("book") => bail!("`cargo xtask book` takes no arguments, it got {}", joined(&rest)),
         Some("screenshots") if rest.is_empty() => Ok(Command::Screenshots),
@@ -234,8 +243,9 @@ mod tests {
     fn an_unknown_subcommand_names_the_known_ones() {
         let message = parsed("tset").unwrap_err().to_string();
         assert!(
-            message
-                .contains("`tset`; known: test, bench, faults, tidy, product, dist, book, screenshots, help"),
+            message.contains(
+                "`tset`; known: test, bench, faults, tidy, product, dist, clients, book, screenshots, help"
+            ),
             "{message}"
         );
     }

@@ -2,9 +2,11 @@
 //!
 //! Knows how to build, check and measure the product, never how the product works. `commands.rs` has the list
 //! of subcommands, `test.rs` what CI does, `product.rs` the program that is tested, `long_runs.rs` what takes too long for it, `tidy/` the rules that a
-//! compiler cannot check, `book.rs` the guide, `dist.rs` what is shipped.
+//! compiler cannot check, `book.rs` the guide, `dist.rs` what is shipped,
+//! `clients.rs` the packages for Python and TypeScript.
 
 mod book;
+mod clients;
 mod commands;
 mod dist;
 mod long_runs;
@@ -49,6 +51,7 @@ fn run() -> Result<()> {
         Command::TidySvg(file) => tidy::draw_graph(&root, file.as_ref()),
         Command::Product => product::build(&root).map(|path| println!("{}", path.display())),
         Command::Dist(options) => dist::run(&root, &options),
+        Command::Clients => clients::run(&root),
         Command::Book => book::build_and_check(&root),
         Command::Screenshots => test::take_screenshots(&root),
     }

@@ -74,6 +74,10 @@ const SYSTEM_PACKAGES: &[SystemPackage] = &[
     SystemPackage { debian_name: "git", program: "git" },
     // The index of the file store is tested with a real one, killed and flushed.
     SystemPackage { debian_name: "redis-server", program: "redis-server" },
+    // Its `promtool` plays the alerts and parses the dashboard.
+    SystemPackage { debian_name: "prometheus", program: "promtool" },
+    // Pending holds are looked through on a terminal.
+    SystemPackage { debian_name: "tmux", program: "tmux" },
     // Certificates for a Postgres that encrypts.
     SystemPackage { debian_name: "openssl", program: "openssl" },
 ];
@@ -91,8 +95,28 @@ const CLIENT_TESTS: &str = "crates/e2e/clients";
 const OLDER_CLIENT_TESTS: &str = "crates/e2e/clients/v03";
 
 /// Environments of Python below the target folder, and the folders with the lists of their packages.
-const PYTHON: &[(&str, &str)] =
-    &[("a2a-clients", CLIENT_TESTS), ("a2a-clients-v03", OLDER_CLIENT_TESTS), ("mcp-servers", MCP_TESTS)];
+const PYTHON: &[(&str, &str)] = &[
+    ("a2a-clients", CLIENT_TESTS),
+    ("a2a-clients-v03", OLDER_CLIENT_TESTS),
+    ("mcp-servers", MCP_TESTS),
+    (TYPOS, "crates/xtask/typos"),
+];
+
+/// The environment of the program that finds slips in texts.
+const TYPOS: &str = "typos";
+
+/// What people read, from the root on.
+const READ_BY_PEOPLE: &[&str] = &[
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTEXT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "docs",
+    "packaging",
+    "examples",
+];
 
 /// The same for the server that ours is compared with over A2A.
 const A2A_BENCH: (&str, &str) = ("a2a-bench", "crates/bench/a2a");
@@ -147,6 +171,13 @@ pub(crate) fn install_for_a2a_bench(root: &Path) -> Result<()> {
     python(root, A2A_BENCH.0, A2A_BENCH.1)
 }
 
+/// Looks for slips in what people read. Words that only look like one stand in `typos.toml`.
+pub(crate) fn find_typos(root: &Path) -> Result<()> {
+    let mut typos = Command::new(process::target_folder(root).join(TYPOS).join("bin/typos"));
+    typos.args(["--config", "typos.toml", "--format", "brief"]).args(READ_BY_PEOPLE);
+    process::run(root, typos)
+}
+
 /// The Python clients and servers of the tests live in environments of their own. What makes one is a package beside Python, and
 /// leaves no program by which it could be found.
 fn python_packages(root: &Path) -> Option<&'static str> {
@@ -154,7 +185,7 @@ fn python_packages(root: &Path) -> Option<&'static str> {
 }
 
 /// Packages of Python, in an environment of their own. What is there already costs a moment.
-fn python(root: &Path, environment: &str, packages: &str) -> Result<()> {
+pub(crate) fn python(root: &Path, environment: &str, packages: &str) -> Result<()> {
     let environment = process::target_folder(root).join(environment);
     let python = environment.join("bin/python");
     if !python.exists() {

@@ -20,6 +20,7 @@ const STEPS: &[Step] = &[
     Step { name: "format", run: |root| process::cargo(root, &["fmt", "--all", "--", "--check"]) },
     Step { name: "tidy", run: tidy::check },
     Step { name: "needs", run: needs::install_missing },
+    Step { name: "typos", run: needs::find_typos },
     Step { name: "clippy", run: clippy },
     Step { name: "product", run: |root| product::build(root).map(drop) },
     Step { name: "tests", run: tests },

@@ -5,6 +5,7 @@
 
 use super::judge::{self, NewHold};
 use super::{Answer, Draft};
+use crate::actor::Actor;
 use crate::body::Body;
 use crate::command::{Begin, FinishCall, Suspend, SuspendFor};
 use crate::definition::ToolSpec;
@@ -13,7 +14,7 @@ use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallProgressed, CallReturned, CallStarted, Driver, Event,
     HoldResolved, OrphanCause, ReleaseReason, RunReleased,
 };
-use crate::hold::{Ask, Demand, Hold, HoldKind, HoldPolicy, Resolution, name_files};
+use crate::hold::{Ask, Demand, Hold, HoldKind, Resolution, name_files};
 use crate::id::{CallNo, HoldKey, Incarnation};
 use crate::message::{FileDigest, PolicyVerdict, Replay, ToolResult};
 use crate::mutant::Mutant;
@@ -24,8 +25,14 @@ use crate::run::{Call, CallAttempt, CallOutcome, CallState, Stage};
 
 pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refusal> {
     draft.refuse_if_ended()?;
-    if draft.run.facts.driver == Driver::Outside {
-        return Err(Refusal::WrongDriver);
+    match draft.run.facts.driver {
+        Driver::Loop => {}
+        Driver::Outside => return Err(Refusal::WrongDriver),
+        // Whoever opened the gate starts its call, and nobody else.
+        Driver::Gate => {
+            let worker = if let Actor::Outside(worker) = &draft.ctx.actor { Some(worker) } else { None };
+            super::outside::refuse_unless_claimed_by(draft, worker)?;
+        }
     }
     let call = call(draft, begin.call)?;
     if call.state != CallState::Ready || draft.run.is_blocked() {
@@ -133,7 +140,13 @@ fn ask_again(
     let opening = NewHold {
         call: call.no,
         policy: terms.over(draft.ctx.definition.policy_for(&call.tool)),
-        ask: Ask { reason, warning, stakes: terms.stakes, ..Ask::default() },
+        ask: Ask {
+            reason,
+            warning,
+            target: draft.ctx.verdicts.target(call.no),
+            stakes: terms.stakes,
+            ..Ask::default()
+        },
         judged: Some(PolicyVerdict { effect: Effect::Hold, rules, ..combined.judged }),
         votes,
         demands,
@@ -183,7 +196,7 @@ pub(super) fn progress(
     let call = call(draft, no)?;
     match call.state {
         CallState::Started { .. } | CallState::Held => {}
-        CallState::Ready if draft.run.facts.driver == Driver::Outside => {}
+        CallState::Ready if draft.run.facts.driver.is_elsewhere() => {}
         CallState::Ready | CallState::Done(_) => return Err(Refusal::CallNotReady(no)),
     }
     draft.emit(Event::CallProgressed(CallProgressed { call: no, note: note.clone(), processing }));
@@ -215,7 +228,7 @@ pub(super) fn finish(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<Answe
             draft.emit(Event::CallFinished(finished));
         }
         // An outside worker starts what it was allowed to by itself; its report is its word.
-        CallState::Ready if draft.run.facts.driver == Driver::Outside => {
+        CallState::Ready if draft.run.facts.driver.is_elsewhere() => {
             super::outside::refuse_unless_claimed_by(draft, finish.worker.as_ref())?;
             draft.emit(Event::CallFinished(finished));
         }
@@ -288,21 +301,23 @@ pub(super) fn suspend(draft: &mut Draft<'_>, suspend: &Suspend) -> Result<Answer
 
 fn may_suspend_run(draft: &Draft<'_>, suspend: &Suspend) -> Result<(), Refusal> {
     match draft.run.facts.driver {
-        Driver::Outside => super::outside::refuse_unless_claimed_by(draft, suspend.worker.as_ref()),
+        Driver::Outside | Driver::Gate => {
+            super::outside::refuse_unless_claimed_by(draft, suspend.worker.as_ref())
+        }
         Driver::Loop if draft.run.is_blocked() => Err(Refusal::CallNotReady(CallNo::RUN)),
         Driver::Loop => Ok(()),
     }
 }
 
 fn may_suspend_call(draft: &Draft<'_>, suspend: &Suspend) -> Result<(), Refusal> {
-    if draft.run.facts.driver == Driver::Outside {
+    if draft.run.facts.driver.is_elsewhere() {
         super::outside::refuse_unless_claimed_by(draft, suspend.worker.as_ref())?;
     }
     let call = call(draft, suspend.call)?;
     match call.state {
         // A node begins every call first, in the same append if need be: policy is asked directly before.
         CallState::Started { .. } => refuse_unless_current(&call, suspend.attempt)?,
-        CallState::Ready if draft.run.facts.driver == Driver::Outside => {}
+        CallState::Ready if draft.run.facts.driver.is_elsewhere() => {}
         CallState::Ready | CallState::Held | CallState::Done(_) => {
             return Err(Refusal::CallNotReady(call.no));
         }
@@ -344,14 +359,7 @@ pub(super) fn orphan(
     };
     draft.emit(Event::CallOrphaned(CallOrphaned { call: no, attempt, then, why: Some(why.clone()) }));
     if then == AfterOrphan::Ask {
-        let opening = NewHold {
-            call: no,
-            kind: HoldKind::Recovery,
-            policy: HoldPolicy::default(),
-            attempt,
-            ..NewHold::default()
-        };
-        judge::open(draft, opening);
+        judge::open_recovery(draft, no, attempt);
     }
     Ok(Answer::Done)
 }

@@ -3,7 +3,7 @@
 //! Expiry is decided, not swept: every command first lets the time pass that has passed, so that a slow sweeper
 //! changes nothing that anyone can see (rule 4).
 
-use super::{Answer, Draft};
+use super::{Answer, Draft, judge};
 use crate::event::{
     AfterOrphan, CallOrphaned, Driver, Event, HoldAssigned, HoldEscalated, HoldExpired, HoldReminded,
     OrphanCause, Outcome, ReleaseReason, RunReleased,
@@ -24,6 +24,9 @@ const NOBODY_TOOK_IT: &str = "the task expired: nobody took it within its time t
 pub(super) fn pass_time(draft: &mut Draft<'_>) {
     if Mutant::ExpiryUnchecked.is_on() {
         return;
+    }
+    if draft.run.facts.driver == Driver::Gate {
+        ask_about_overdue_calls(draft);
     }
     let deadlines = draft.run.state.holds.iter().flat_map(|hold| deadlines(hold).map(|at| (at, hold.key)));
     let mut due: Vec<_> = deadlines.filter(|(at, _)| *at <= draft.now).collect();
@@ -90,16 +93,33 @@ fn end_grace(draft: &mut Draft<'_>, hold: &Hold) {
     }
 }
 
+/// Whoever started the call of a gate has not said in time what it did: a person is asked.
+fn ask_about_overdue_calls(draft: &mut Draft<'_>) {
+    let started = draft.run.state.calls.iter().filter_map(|call| match call.state {
+        CallState::Started { start_by, .. } if start_by <= draft.now => Some((call.no, call.attempt)),
+        CallState::Started { .. } | CallState::Ready | CallState::Held | CallState::Done(_) => None,
+    });
+    for (call, attempt) in started.collect::<Vec<_>>() {
+        let why = Some(OrphanCause::Unreported);
+        draft.emit(Event::CallOrphaned(CallOrphaned { call, attempt, then: AfterOrphan::Ask, why }));
+        judge::open_recovery(draft, call, attempt);
+    }
+}
+
 /// An outside worker that gave no sign of life loses its claim, but not while it waits for a person.
 fn lapse(draft: &mut Draft<'_>, by: Timestamp) {
-    let is_due = draft.run.state.claim.as_ref().is_some_and(|claim| claim.until <= by);
-    if !is_due || draft.run.is_held() {
+    if draft.run.claim_lapses_at().is_none_or(|at| at > by) {
         return;
     }
     unreported_calls_are_unknown(draft);
     draft.emit(Event::RunReleased(RunReleased { why: ReleaseReason::Lapsed, retry_at: None }));
     if draft.run.attempts() >= max_attempts(draft) {
-        let reason = format!("no worker reported back in {} attempts", draft.run.attempts());
+        let reason = match draft.run.facts.driver {
+            Driver::Gate => "nobody reported whether the call was run".to_owned(),
+            Driver::Loop | Driver::Outside => {
+                format!("no worker reported back in {} attempts", draft.run.attempts())
+            }
+        };
         draft.end(Outcome::Failed, Some(reason), None);
     }
 }
@@ -114,8 +134,11 @@ pub(super) fn unreported_calls_are_unknown(draft: &mut Draft<'_>) {
     }
 }
 
-/// How often an outside run may be tried (S4-28: 3).
+/// How often an outside run may be tried (S4-28: 3); a gate is only its owner's.
 pub(super) fn max_attempts(draft: &Draft<'_>) -> u32 {
+    if draft.run.facts.driver == Driver::Gate {
+        return 1;
+    }
     draft.run.facts.inbox.as_ref().map_or(3, |inbox| inbox.max_attempts)
 }
 

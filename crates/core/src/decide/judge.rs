@@ -141,7 +141,8 @@ pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: Co
     let policy = terms.over(draft.ctx.definition.policy_for(&call.tool));
     let warning = draft.ctx.verdicts.warning(call.no);
     let reason = name_files(combined.reason, &call.files);
-    let ask = Ask { reason, warning, stakes: terms.stakes, ..Ask::default() };
+    let target = draft.ctx.verdicts.target(call.no);
+    let ask = Ask { reason, warning, target, stakes: terms.stakes, ..Ask::default() };
     open(
         draft,
         NewHold {
@@ -155,6 +156,11 @@ pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: Co
             ..NewHold::default()
         },
     );
+}
+
+/// Opens the hold in which a person says what a start did.
+pub(super) fn open_recovery(draft: &mut Draft<'_>, call: CallNo, attempt: u32) {
+    open(draft, NewHold { call, kind: HoldKind::Recovery, attempt, ..NewHold::default() });
 }
 
 /// What a new hold is made of.

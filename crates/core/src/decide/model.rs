@@ -94,7 +94,7 @@ fn refuse_unless_thinking(draft: &Draft<'_>) -> Result<u32, Refusal> {
     draft.refuse_if_ended()?;
     match (draft.run.facts.driver, draft.run.state.stage) {
         (Driver::Loop, Stage::Thinking { failures, .. }) if !draft.run.is_blocked() => Ok(failures),
-        (Driver::Outside, _) => Err(Refusal::WrongDriver),
+        (Driver::Outside | Driver::Gate, _) => Err(Refusal::WrongDriver),
         (Driver::Loop, Stage::Thinking { .. } | Stage::Acting | Stage::Ended(_)) => Err(Refusal::NotThinking),
     }
 }

@@ -3,21 +3,24 @@
 //! What an outside worker ran is its word. Its calls are judged and held like any other, and what it was allowed to
 //! run and never reported is shown as unknown.
 
-use super::clock::{max_attempts, unreported_calls_are_unknown};
+use super::clock::{TIMEOUT_TEXT, max_attempts, unreported_calls_are_unknown};
 use super::{Answer, Draft, judge, model};
 use crate::body::Body;
 use crate::command::{ClaimRun, FailKind, FailRun, Propose};
-use crate::event::{CallProposed, Claim, Driver, Event, Outcome, ReleaseReason, RunClaimed, RunReleased};
+use crate::event::{
+    CallProposed, CallReturned, Claim, Driver, Envelope, Event, Outcome, ReleaseReason, RunClaimed,
+    RunReleased,
+};
 use crate::id::CallNo;
 use crate::message::Replay;
 use crate::name::WorkerName;
 use crate::refusal::Refusal;
-use crate::run::CallState;
+use crate::run::{CallOutcome, CallState};
 
 pub(super) fn claim(draft: &mut Draft<'_>, claim: &ClaimRun) -> Result<Answer, Refusal> {
     draft.refuse_if_ended()?;
     match claim {
-        ClaimRun::Node if draft.run.facts.driver == Driver::Outside => Err(Refusal::WrongDriver),
+        ClaimRun::Node if draft.run.facts.driver.is_elsewhere() => Err(Refusal::WrongDriver),
         ClaimRun::Node if draft.run.was_claimed() => Ok(Answer::Repeated),
         ClaimRun::Node => {
             draft.emit(Event::RunClaimed(RunClaimed { claim: None, started: false }));
@@ -74,7 +77,7 @@ pub(super) fn finish(draft: &mut Draft<'_>, worker: &WorkerName, result: &Body) 
 pub(super) fn fail(draft: &mut Draft<'_>, fail: &FailRun) -> Result<Answer, Refusal> {
     draft.refuse_if_ended()?;
     match draft.run.facts.driver {
-        Driver::Outside => refuse_unless_claimed_by(draft, fail.worker.as_ref())?,
+        Driver::Outside | Driver::Gate => refuse_unless_claimed_by(draft, fail.worker.as_ref())?,
         // As with a cancel: what is stopped shows in the receipt as unknown.
         Driver::Loop if fail.kind == FailKind::OutOfTime => {}
         Driver::Loop => refuse_if_something_may_have_run(draft)?,
@@ -127,6 +130,38 @@ pub(super) fn release(draft: &mut Draft<'_>, worker: &WorkerName) -> Result<Answ
     draft.withdraw_holds();
     draft.emit(Event::RunReleased(RunReleased { why: ReleaseReason::Returned, retry_at: None }));
     Ok(Answer::Done)
+}
+
+/// A gate is over with its one call.
+pub(super) fn end_with_its_call(draft: &mut Draft<'_>) {
+    let call = draft.run.state.calls.first().map(|call| call.state);
+    let Some(CallState::Done(came_to)) = call.filter(|_| draft.run.outcome().is_none()) else { return };
+    let (outcome, reason) = match came_to {
+        CallOutcome::Ok => (Outcome::Completed, None),
+        CallOutcome::Failed => (Outcome::Failed, Some("the call failed")),
+        CallOutcome::Refused => (Outcome::Rejected, Some("the call was refused")),
+        CallOutcome::Denied => (Outcome::Canceled, Some("the call was denied")),
+        CallOutcome::Expired => (Outcome::Canceled, Some(TIMEOUT_TEXT)),
+        CallOutcome::NotExecuted => (Outcome::Canceled, Some("the call was not executed")),
+        CallOutcome::Unknown => (Outcome::Failed, Some("nobody knows what the call did")),
+    };
+    draft.end(outcome, reason.map(str::to_owned), None);
+}
+
+/// What nobody has started when a gate ends did not happen: its owner starts nothing without saying so first. A call that an
+/// earlier start may have run is another matter, unless that start was given back in the same breath.
+pub(super) fn give_back_unstarted(draft: &mut Draft<'_>) {
+    let returned = |no: CallNo| {
+        let is_it =
+            |one: &Envelope| matches!(&one.event, Event::CallReturned(returned) if returned.call == no);
+        draft.events.iter().any(is_it)
+    };
+    let ready = draft.run.state.calls.iter().filter(|call| call.state == CallState::Ready);
+    let unstarted: Vec<_> = ready
+        .filter(|call| call.attempt == 0 || returned(call.no))
+        .map(|call| CallReturned { call: call.no, attempt: call.attempt })
+        .collect();
+    unstarted.into_iter().for_each(|returned| draft.emit(Event::CallReturned(returned)));
 }
 
 /// Only the worker that holds the claim speaks for the run.

@@ -62,7 +62,7 @@ impl Walk<'_> {
                 self.of_call(finished.call, |walk| walk.report(envelope, finished))
             }
             Event::CallOrphaned(orphaned) => self.of_call(orphaned.call, |walk| {
-                let is_unreported = orphaned.then == AfterOrphan::Unknown && walk.driver == Driver::Outside;
+                let is_unreported = orphaned.then == AfterOrphan::Unknown && walk.driver.is_elsewhere();
                 if let Some(call) = walk.receipt.call.as_mut().filter(|_| is_unreported) {
                     call.report = Some(Report::NotReported);
                 }
@@ -207,7 +207,7 @@ impl Walk<'_> {
     }
 
     fn report(&mut self, envelope: &Envelope, finished: &CallFinished) {
-        let is_reported = self.driver == Driver::Outside && finished.refused.is_none();
+        let is_reported = self.driver.is_elsewhere() && finished.refused.is_none();
         if let Some(call) = self.receipt.call.as_mut().filter(|_| is_reported) {
             call.report = Some(Report::ReportedBy(envelope.actor.clone()));
         }

@@ -36,6 +36,8 @@ pub(crate) struct Track<'a> {
     pub(crate) sent: Option<&'a EditedArguments>,
     /// Somebody has started it and not reported.
     pub(crate) is_running: bool,
+    /// Whoever may run it says that nothing has happened.
+    is_given_back: bool,
     came_to: Option<CallConclusion>,
     /// Starts of which nobody has told what they did.
     untold: Vec<u32>,
@@ -91,7 +93,7 @@ impl<'a> CallTracks<'a> {
             unknown("outcome unknown: the run ended while the call was running")
         } else if !track.untold.is_empty() {
             unknown("outcome unknown: the call was started, and nobody knows what it did")
-        } else if self.driver == Driver::Outside {
+        } else if self.driver.is_elsewhere() && !track.is_given_back {
             unknown("outcome unknown: the worker was allowed to run the call and never reported")
         } else {
             not_run(ResultKind::Canceled, Some("not executed: the run ended first"), &[])
@@ -107,6 +109,7 @@ impl<'a> CallTracks<'a> {
             Event::CallStarted(started) => self.with(started.call, |track| track.start(started)),
             Event::CallReturned(returned) => self.with(returned.call, |track| {
                 track.is_running = false;
+                track.is_given_back = true;
                 track.untold.retain(|attempt| *attempt != returned.attempt);
             }),
             Event::CallFinished(finished) => {
@@ -151,8 +154,15 @@ impl<'a> CallTracks<'a> {
 
     fn add(&mut self, call: &'a ToolCall) {
         let refused = call.refused.as_deref().map(|why| not_run(ResultKind::Refused, Some(why), &[]));
-        let track =
-            Track { call, edited: None, sent: None, is_running: false, came_to: refused, untold: Vec::new() };
+        let track = Track {
+            call,
+            edited: None,
+            sent: None,
+            is_running: false,
+            is_given_back: false,
+            came_to: refused,
+            untold: Vec::new(),
+        };
         self.calls.insert(call.no, track);
     }
 
@@ -176,13 +186,14 @@ impl<'a> Track<'a> {
 
     fn start(&mut self, started: &CallStarted) {
         self.is_running = true;
+        self.is_given_back = false;
         self.sent = self.edited;
         self.untold.push(started.attempt);
     }
 
     fn finish(&mut self, finished: &CallFinished, driver: Driver) {
         self.is_running = false;
-        if driver == Driver::Outside {
+        if driver.is_elsewhere() {
             self.sent = self.edited;
         }
         let ran = Execution::Yes;
@@ -201,12 +212,12 @@ impl<'a> Track<'a> {
 
     fn orphan(&mut self, orphaned: &CallOrphaned, driver: Driver) {
         self.is_running = false;
-        if driver == Driver::Outside {
+        if driver.is_elsewhere() {
             self.sent = self.edited;
         }
         match (orphaned.then, driver) {
             (AfterOrphan::Retry | AfterOrphan::Ask, _) => {}
-            (AfterOrphan::Unknown, Driver::Outside) => {
+            (AfterOrphan::Unknown, Driver::Outside | Driver::Gate) => {
                 let why = "outcome unknown: the worker was allowed to run the call and never reported";
                 self.came_to = Some(unknown(why));
             }

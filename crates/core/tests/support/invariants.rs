@@ -136,6 +136,8 @@ struct SeenCall {
     /// The last approval hold of the call.
     approval: Option<HoldKey>,
     may_report: bool,
+    /// Its end says of itself that nobody has started it: of a gate.
+    may_return: bool,
 }
 
 /// A log read from its beginning, with its own memory beside the fold.
@@ -259,8 +261,8 @@ impl<'a> Walk<'a> {
                 ensure(may_report, || "orphaned after the end without a start".into())
             }
             Event::CallReturned(returned) => {
-                let may_report = self.call(returned.call)?.may_report;
-                ensure(may_report, || "given back after the end without a start".into())
+                let SeenCall { may_report, may_return, .. } = self.call(returned.call)?;
+                ensure(*may_report || *may_return, || "given back after the end without a start".into())
             }
             Event::RunErased(_) => ensure(!self.erased, || "erased twice".into()),
             Event::RunStarted(_)
@@ -289,8 +291,9 @@ impl<'a> Walk<'a> {
     }
 
     fn proposed(&mut self, call: &ToolCall, before: &Run) {
-        let is_outside = before.facts.driver == Driver::Outside;
-        let seen = SeenCall { replay: call.replay, may_report: is_outside, ..SeenCall::default() };
+        let driver = before.facts.driver;
+        let (may_report, may_return) = (driver == Driver::Outside, driver == Driver::Gate);
+        let seen = SeenCall { replay: call.replay, may_report, may_return, ..SeenCall::default() };
         self.calls.insert(call.no, seen);
     }
 

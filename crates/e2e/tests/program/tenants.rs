@@ -10,8 +10,8 @@ use std::time::Duration;
 use a2a_pb::proto::a2a_service_client::A2aServiceClient;
 use a2a_pb::proto::{self, part};
 use serde_json::{Value, json};
-use standfast_testkit::Process;
 use standfast_testkit::json::owned_text as text;
+use standfast_testkit::{Process, until_found};
 use tempfile::TempDir;
 use tonic::{Code, Request, Status};
 
@@ -388,7 +388,8 @@ async fn what_is_of_another_tenant_does_not_exist() {
     assert!(listed("default").contains(prefix) && !listed("acme").contains(prefix));
 }
 
-/// T16: a tenant is there with its first key, works like the first one, and both go on side by side after `kill -9`.
+/// T16: a tenant is there with its first key, works like the first one, and both go on side by side after `kill -9`. What a
+/// start found each is told of its own runs; the log has the sum.
 #[tokio::test]
 async fn a_second_tenant_works_like_the_first() {
     let mut site = Site::new();
@@ -403,8 +404,25 @@ async fn a_second_tenant_works_like_the_first() {
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--config"])
         .arg(site.folder.path().join("standfast.yaml"));
-    command.arg("--data").arg(site.folder.path().join("data")).env("RUST_LOG", "warn");
+    let log = site.folder.path().join("log");
+    command.arg("--data").arg(site.folder.path().join("data")).env("RUST_LOG", "info");
+    command.stderr(std::fs::File::create(&log).unwrap());
     site.server = standfast_testkit::start(&mut command);
+    for key in [&ann, &other] {
+        let found = until_found("the start has looked at everything", async || {
+            let found = site.json(key, "GET", "/api/v1/recovery", None).await;
+            (!found["ended_at"].is_null()).then_some(found)
+        })
+        .await;
+        assert_eq!(found["waiting_for_person"], 1, "{found}");
+        let found = site.json(key, "GET", "/async-tool/recovery/status", None).await;
+        assert_eq!((&found["waiting"], &found["staleProcessing"]), (&json!(0), &json!(0)), "{found}");
+    }
+    until_found("the log says it", async || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        log.contains("Found 2 tasks waiting for input").then_some(())
+    })
+    .await;
     for (key, (run, hold)) in [(&ann, &ours), (&other, &theirs)] {
         let listed = site.json(key, "GET", "/api/v1/runs", None).await;
         assert_eq!(listed["runs"].as_array().unwrap().len(), 1, "{listed}");

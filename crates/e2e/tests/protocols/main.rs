@@ -7,6 +7,7 @@
 mod a2a;
 mod async_tool;
 mod conversations;
+mod gates;
 mod inbox;
 mod openapi;
 mod openapi_changes;

@@ -68,6 +68,12 @@ pub enum Scope {
     /// Work on the tasks of inboxes: see them, claim them, report on them.
     #[serde(rename = "inbox:work")]
     InboxWork,
+    /// Open gates, and run what they let through. Whoever has it decides nothing, whatever else they have.
+    #[serde(rename = "gates:open")]
+    GatesOpen,
+    /// Scrape the metrics of the server, and nothing else.
+    #[serde(rename = "metrics:read")]
+    MetricsRead,
     /// Everything, and see everything of the tenant.
     #[serde(rename = "admin")]
     Admin,
@@ -107,9 +113,12 @@ impl Principal {
         self.scopes.contains(&Scope::Admin) || self.roles.iter().any(|role| role.as_str() == ADMIN)
     }
 
-    /// Whether their credential may be used for this.
+    /// Whether their credential may be used for this. One that opens gates is an agent's: it never decides.
     #[must_use]
     pub fn has(&self, scope: Scope) -> bool {
+        if scope == Scope::HoldsDecide && self.scopes.contains(&Scope::GatesOpen) {
+            return false;
+        }
         self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
     }
 
@@ -130,10 +139,18 @@ impl Principal {
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Scope; 5] =
-        [Scope::RunsRead, Scope::RunsWrite, Scope::HoldsDecide, Scope::InboxWork, Scope::Admin];
+    pub const ALL: [Scope; 7] = [
+        Scope::RunsRead,
+        Scope::RunsWrite,
+        Scope::HoldsDecide,
+        Scope::InboxWork,
+        Scope::GatesOpen,
+        Scope::MetricsRead,
+        Scope::Admin,
+    ];
 
-    /// What a key is good for unless somebody says otherwise: everything but administering and working on others' tasks.
+    /// What a key is good for unless somebody says otherwise: everything but administering, scraping, working on others' tasks
+    /// and opening gates.
     #[must_use]
     pub fn usual() -> BTreeSet<Scope> {
         BTreeSet::from([Scope::RunsRead, Scope::RunsWrite, Scope::HoldsDecide])
@@ -147,6 +164,8 @@ impl Scope {
             Scope::RunsWrite => "runs:write",
             Scope::HoldsDecide => "holds:decide",
             Scope::InboxWork => "inbox:work",
+            Scope::GatesOpen => "gates:open",
+            Scope::MetricsRead => "metrics:read",
             Scope::Admin => "admin",
         }
     }

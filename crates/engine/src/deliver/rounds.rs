@@ -1,4 +1,4 @@
-//! The rounds of the deliverer: what is due, who is told, how it went.
+//! The rounds of the deliverer: what is due, who is notified, how it went.
 //!
 //! One notice stands for one subscription and one run, so whoever holds it sends in order. What is told is settled after
 //! it was told: a crash in between tells it again, with the same id. A receiver that fails, hangs or answers slowly has
@@ -116,6 +116,8 @@ async fn rounds(shared: Weak<Deliveries>) {
             tracing::warn!(%error, "deliveries: due notices cannot be listed; trying again");
             Vec::new()
         });
+        let due = found.len().max(under_way.len());
+        shared.host.settings().fixed.telemetry.due_deliveries(due);
         let mut has_begun = false;
         for notice in found {
             if under_way.has_place_for(&shared, &notice) {
@@ -138,7 +140,7 @@ async fn rounds(shared: Weak<Deliveries>) {
             shared.host.clock.sleep(GATHER).await;
         }
     }
-    // Whatever is under way is told again by whoever comes next.
+    // Whatever is under way is delivered again by whoever comes next.
     under_way.shutdown().await;
 }
 

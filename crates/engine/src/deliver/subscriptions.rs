@@ -1,4 +1,4 @@
-//! Subscriptions: who wants to be told of what, and what could not be told.
+//! Subscriptions: who wants to be notified of what, and failed deliveries.
 //!
 //! Whoever subscribes hears only what they may see: a run that they may see, an agent whose approver they are, the whole
 //! tenant as its administrator; and it is looked at again whenever something is told. A subscription belongs to
@@ -268,7 +268,7 @@ impl Subscriptions {
         })
     }
 
-    /// What could not be told to a subscription, oldest first.
+    /// Failed deliveries of a subscription, oldest first.
     pub async fn dead_letters(
         &self,
         who: &Principal,
@@ -281,7 +281,7 @@ impl Subscriptions {
         Ok(self.log.store.dead_letters(query).await?)
     }
 
-    /// Tells what could not be told, from that event on.
+    /// Resends a failed delivery, from that event on.
     pub async fn resend(&self, who: &Principal, id: &str, letter: i64) -> Result<(), SubscriptionError> {
         needs(who, Scope::RunsWrite)?;
         self.subscription(who, id).await?;

@@ -244,6 +244,7 @@ impl Drive {
         // Files that were rewritten meanwhile: given back, the call is asked about again when it is begun again.
         let approved = run.call(call).filter(|call| !call.satisfied.is_empty()).map(|call| call.files);
         let handed = tool.secrets(&invocation);
+        let (telemetry, name) = (drives.host.settings().fixed.telemetry.clone(), stored.tool.clone());
         let running = async move {
             let has_other_files = || {
                 approved.is_some_and(|files| digest::of_files(&tool.files(&invocation.arguments)) != files)
@@ -251,7 +252,9 @@ impl Drive {
             if clock.now() >= start_by || has_other_files() {
                 return ToolEnd::TooLate;
             }
+            let begun = telemetry.begin();
             let came = tool.run(invocation).await;
+            telemetry.ran(name.as_str(), begun, &came);
             ToolEnd::Ran(match handed {
                 Some(handed) => handed.await.cut_outcome(came),
                 None => came,

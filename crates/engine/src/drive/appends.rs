@@ -106,7 +106,10 @@ impl Drive {
 
     /// Waits until everything is durable, then lets it be seen.
     pub(super) async fn settle(&mut self) -> Result<(), EngineError> {
+        let settings = self.drives.host.settings();
+        let waiting = settings.fixed.telemetry.write();
         let settlement = self.pipeline.settle().await;
+        drop(waiting);
         let is_news = !settlement.done.is_empty() || settlement.failed.is_some();
         self.refused = None;
         // Whatever was written has renewed the lease; counted from the first of it.
@@ -193,6 +196,7 @@ impl Drive {
     /// Another node has taken the run: this one was silent for too long.
     pub(super) fn lose(&mut self) {
         if !self.is_lost {
+            self.drives.host.settings().fixed.telemetry.lease_lost();
             tracing::warn!(run = %self.run, "drive: lease lost to another node; recording finished tool results, then stopping");
         }
         (self.is_lost, self.is_leased) = (true, false);

@@ -85,6 +85,11 @@ impl Pool {
         size.saturating_sub(self.busy().get(name).copied().unwrap_or(0))
     }
 
+    /// Whether more runs of some agent may be due than it has slots.
+    pub(crate) fn is_crowded(&self) -> bool {
+        !self.crowded().is_empty()
+    }
+
     /// Remembers whether more runs of an agent may be due than there are slots.
     pub(crate) fn note_crowds<'a>(&self, agents: impl Iterator<Item = (&'a AgentName, Crowd)>) {
         let mut crowded = self.crowded();

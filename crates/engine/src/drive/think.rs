@@ -66,8 +66,11 @@ impl Drive {
         let mut earlier = super::history::earlier_entries(self, &definition).await?;
         earlier.append(&mut transcript);
         let transcript = earlier;
+        let pinned = definition.clone();
         let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
         let live = drives.deltas.live(&drives.host.clock, run, agent.streaming);
+        let telemetry = drives.host.settings().fixed.telemetry.clone();
+        let begun = telemetry.begin();
         // A model with a bug ends its run, after whoever started it has heard that it is durable.
         let asking = AssertUnwindSafe(async { model.ask(prompt, &live).await }).catch_unwind();
         let mut asked = pin!(asking);
@@ -84,6 +87,8 @@ impl Drive {
             },
         };
         let replied = replied.unwrap_or_else(|panic| resume_unwind(panic));
+        let other = replied.as_ref().ok().and_then(|reply| reply.model.as_deref());
+        telemetry.asked(other.unwrap_or(&pinned.model), begun, &replied);
         self.record(run, &agent, heard, replied).await?;
         settled
     }

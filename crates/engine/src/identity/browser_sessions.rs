@@ -165,7 +165,7 @@ impl Identity {
         }
     }
 
-    /// Ends the session of a cookie; one that is over, or never was, is no mistake.
+    /// Ends the session of a cookie; one that has expired, or never was, is no mistake.
     pub async fn close_browser_session(&self, cookie: &str) -> Result<(), EngineError> {
         let Some((holder, secret)) = Holder::read(cookie) else { return Ok(()) };
         let Some(tenant) = self.tenant_of(&holder).await? else { return Ok(()) };

@@ -5,7 +5,6 @@
 //! and from where is said by the span of the request.
 
 use standfast_core::event::{Envelope, Event, Outcome};
-use standfast_core::hold::HoldKind;
 use standfast_core::id::CallNo;
 use standfast_core::message::ToolResult;
 use standfast_core::name::ToolName;
@@ -30,12 +29,13 @@ fn log_event(run: &Run, envelope: &Envelope) {
             tracing::info!(run = %id, %agent, %user, by = %actor, parent_run, "runs: started");
         }
         Event::HoldOpened(opened) => {
-            let (hold, kind) = (run.hold_id(opened.hold), kind(opened.kind));
+            let (hold, kind) = (run.hold_id(opened.hold), opened.kind.as_str());
             let tool = tool(run, opened.hold.call).map(display);
             tracing::info!(run = %id, %hold, kind, %agent, tool, "holds: opened");
         }
         Event::HoldResolved(resolved) => {
-            let (hold, how) = (run.hold_id(resolved.hold), how(ResolutionKind::from(&resolved.resolution)));
+            let (hold, how) =
+                (run.hold_id(resolved.hold), ResolutionKind::from(&resolved.resolution).as_str());
             let tool = tool(run, resolved.hold.call).map(display);
             tracing::info!(run = %id, %hold, how, by = %actor, %agent, tool, late = resolved.late, "holds: decided");
         }
@@ -80,27 +80,4 @@ fn log_event(run: &Run, envelope: &Envelope) {
 /// The tool of a call, as long as its turn lasts.
 fn tool(run: &Run, call: CallNo) -> Option<&ToolName> {
     run.call(call).map(|call| &call.tool)
-}
-
-fn kind(kind: HoldKind) -> &'static str {
-    match kind {
-        HoldKind::Approval => "approval",
-        HoldKind::Input => "input",
-        HoldKind::External => "external",
-        HoldKind::Auth => "auth",
-        HoldKind::Recovery => "recovery",
-    }
-}
-
-fn how(how: ResolutionKind) -> &'static str {
-    match how {
-        ResolutionKind::Approved => "approved",
-        ResolutionKind::Edited => "edited",
-        ResolutionKind::Denied => "denied",
-        ResolutionKind::Answered => "answered",
-        ResolutionKind::Failed => "failed",
-        ResolutionKind::Expired => "expired",
-        ResolutionKind::Withdrawn => "withdrawn",
-        ResolutionKind::Superseded => "superseded",
-    }
 }

@@ -194,11 +194,13 @@ impl Views {
             let reason = ask.reason.iter().map(|reason| format!("{reason}. "));
             ask.reason = Some(reason.chain([format!("Warning: {warning}")]).collect());
         }
+        // A question does nothing itself, and a job elsewhere has begun: there is nothing left to weigh.
+        let shown_risk = risk.filter(|_| matches!(row.kind, HoldKind::Approval | HoldKind::Recovery));
         Ok(HoldView {
             ask,
             description: spec.map(|spec| spec.description.clone()),
             reversible: risk.map(|risk| risk != Risk::Destructive).or(promised_by_rules),
-            risk,
+            risk: shown_risk,
             unknown_because: (row.kind == HoldKind::Recovery).then(|| cause(&row, events)).flatten(),
             row,
             arguments,

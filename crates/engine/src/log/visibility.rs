@@ -15,6 +15,7 @@ use standfast_store::{AudienceMember, RunFilter, StoredRun, UnreadableRun};
 use super::Log;
 use crate::EngineError;
 use crate::auth::{Party, Principal, Scope, is_let_in, may_see};
+use crate::settings::GATE;
 
 /// Runs whose facts are remembered.
 const REMEMBERED: usize = 8192;
@@ -113,8 +114,11 @@ impl Log {
     /// Whether somebody sees runs of others: of this agent, or of any.
     pub(crate) fn sees_others(&self, who: &Principal, agent: Option<&AgentName>) -> bool {
         let settings = self.host.settings();
+        let is_gate = agent.is_none_or(|agent| agent.as_str() == GATE);
         let mut agents = settings.agents.iter().filter(|(name, _)| agent.is_none_or(|agent| agent == *name));
-        who.is_admin() || agents.any(|(_, agent)| agent.approvers.include(who))
+        who.is_admin()
+            || agents.any(|(_, agent)| agent.approvers.include(who))
+            || (is_gate && settings.gate.approvers.include(who))
     }
 
     /// By what a list of runs is looked for: whoever sees only their own runs looks at no others.

@@ -108,7 +108,7 @@ impl Guard {
         Ok(parsed)
     }
 
-    /// Looks up where it leads. One address that is not public spoils them all.
+    /// Looks up where it leads. If any resolved address is private, all are refused.
     pub async fn check(&self, url: &str) -> Result<CheckedAddress, BlockReason> {
         let url = self.check_text(url)?;
         let Some((host, port)) = host_and_port(&url) else {

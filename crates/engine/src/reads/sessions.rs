@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use standfast_core::execution_state::{ExecutionState, execution_state};
 use standfast_core::id::{CallNo, RunId, Seq};
-use standfast_core::name::{AgentName, SessionId, UserId};
+use standfast_core::name::{AgentName, SessionId, Tenant, UserId};
 use standfast_core::project::{Phase, RunRow};
 use standfast_core::run::Run;
 use standfast_store::{
@@ -136,6 +136,11 @@ pub struct Sessions {
 impl Sessions {
     pub(crate) fn new(reads: &Reads) -> Sessions {
         Sessions { host: reads.host.clone(), log: reads.log.clone() }
+    }
+
+    /// The tenants whose sessions there may be: for what is done for all of them.
+    pub async fn tenants(&self) -> Result<Vec<Tenant>, EngineError> {
+        Ok(self.log.tenants().await?)
     }
 
     /// Conversations, newest first.

@@ -37,6 +37,8 @@ pub struct Agent {
     pub model: Arc<dyn Model>,
     /// What it can do.
     pub tools: BTreeMap<ToolName, Arc<dyn Tool>>,
+    /// What stands for every tool that it does not name: of gates, whose callers bring tools of their own.
+    pub any_tool: Option<Arc<dyn Tool>>,
     /// Which of its tools a person is asked about.
     pub needs_approval: BTreeSet<ToolName>,
     /// How many people must agree before a call runs, of tools where it is more than one.
@@ -93,6 +95,7 @@ impl Agent {
             definition,
             model,
             tools: BTreeMap::new(),
+            any_tool: None,
             needs_approval: BTreeSet::new(),
             quorum: BTreeMap::new(),
             says_nothing: BTreeSet::new(),
@@ -122,9 +125,18 @@ impl Agent {
         !self.effect_keys.is_empty() || self.rules.name_effects()
     }
 
+    /// The tool of this name, or what stands for it.
+    #[must_use]
+    pub fn tool(&self, name: &ToolName) -> Option<&Arc<dyn Tool>> {
+        self.tools.get(name).or(self.any_tool.as_ref())
+    }
+
     /// What one of its tools says where no rule matches (C32).
     #[must_use]
     pub fn tool_default(&self, tool: &ToolName) -> ToolDefault {
+        if self.any_tool.is_some() && !self.tools.contains_key(tool) {
+            return ToolDefault::ChangesWorld;
+        }
         match (self.needs_approval.contains(tool), self.says_nothing.contains(tool)) {
             (true, false) => ToolDefault::RequiresApproval,
             (true, true) => ToolDefault::ChangesWorld,

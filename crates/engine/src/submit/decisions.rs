@@ -32,6 +32,7 @@ use crate::drive::effects::{EffectCall, is_claimed_meanwhile};
 use crate::drive::{Acceptance, DriveGuard, Queue, TakenRun};
 use crate::log::{Snapshot, demands, needs, recorded};
 use crate::policy;
+use crate::request_context;
 use crate::tool::Tool;
 
 /// A decision on a hold.
@@ -281,7 +282,23 @@ impl Submit {
             };
             decided = self.decide_at(by, decisions.clone(), &snapshot, Takeover::Never).await;
         }
+        if let Ok(Acceptance { answer: Answer::Done | Answer::Held | Answer::Refused, .. }) = &decided {
+            self.count(&decisions.what);
+        }
         decided
+    }
+
+    /// Measures what was decided, and by which way it came.
+    fn count(&self, what: &DecisionSet) {
+        let (settings, channel) = (self.host.settings(), request_context::channel());
+        let telemetry = &settings.fixed.telemetry;
+        match what {
+            DecisionSet::Each(each) => each.iter().for_each(|one| telemetry.decided(channel, &one.wanted)),
+            DecisionSet::Reject { holds, .. } => {
+                let denied = Choice::Deny { reason: None };
+                holds.iter().for_each(|_| telemetry.decided(channel, &denied));
+            }
+        }
     }
 
     /// Decides on a run as it was at one moment. What others have appended since is found out by the append.

@@ -105,7 +105,7 @@ impl TaskQueue {
 
 /// How a claim is named in the log: worker, number of the claim, and the user whose key it came with. So no claim has the
 /// name of another, and nobody speaks for a claim that is not their own.
-fn claim_name(worker: &str, number: u32, user: &UserId) -> Option<WorkerName> {
+pub(super) fn claim_name(worker: &str, number: u32, user: &UserId) -> Option<WorkerName> {
     WorkerName::new(format!("{worker}#{number}@{}", bound(user))).ok()
 }
 

@@ -101,7 +101,7 @@ pub struct SubRun {
     pub message: Message,
 }
 
-/// Telling the outside that the call was given up; what stands in the way, when it is to be told again.
+/// Telling the outside that the call was given up; what stands in the way, when it is to be retried.
 pub type AbandonFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// A question to the outside: whether a call that waits can go on.

@@ -3,6 +3,7 @@
 //! Nothing here is approved or compared: what runs are the stored argument bytes. A tool that knows nothing says nothing,
 //! and then nothing is claimed. How a preview looks is the business of pages.
 
+use standfast_core::digest::{self, FileDigest};
 use standfast_core::time::Timestamp;
 
 /// What is known of the harm that a call can do. Where it is not known there is no value.
@@ -36,6 +37,21 @@ pub struct FileChange {
     pub before: FileNow,
     /// What it would have; why the call would fail where it would.
     pub after: Result<String, String>,
+}
+
+impl FileChange {
+    /// What the file has now, in a word that can be compared; none where that cannot be read.
+    #[must_use]
+    pub fn digest(&self) -> Option<FileDigest> {
+        let sha256 = match &self.before {
+            FileNow::Missing => "missing".to_owned(),
+            FileNow::Text { text, .. } => {
+                digest::of_bytes(text.as_bytes()).0.iter().map(|byte| format!("{byte:02x}")).collect()
+            }
+            FileNow::Unreadable(_) => return None,
+        };
+        Some(FileDigest { path: self.path.clone(), sha256 })
+    }
 }
 
 /// What a file has now.

@@ -179,6 +179,7 @@ impl Secrets {
             expected_at: ask.expected_at,
             child: ask.child,
             resume: ask.resume.map(|state| Box::new(self.cut_body(*state))),
+            target: ask.target,
         }
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! `reads/jobs.rs` shows them so at once; this is for other readers of the database.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use standfast_core::body::Body;
 use standfast_core::command::Command;
@@ -31,10 +30,7 @@ impl Work {
             while let Some(shared) = shared.upgrade().filter(|shared| !shared.host.is_stopping()) {
                 match shared.sweep().await {
                     Ok(0) => {}
-                    Ok(silent) => {
-                        shared.silent_jobs.fetch_add(silent, Ordering::Relaxed);
-                        tracing::info!(silent, "jobs: silent jobs wait again");
-                    }
+                    Ok(silent) => tracing::info!(silent, "jobs: silent jobs wait again"),
                     Err(error) => tracing::warn!(%error, "jobs: silent jobs could not be listed"),
                 }
                 let mut stopping = shared.host.stopping();
@@ -46,16 +42,22 @@ impl Work {
         });
     }
 
-    /// How many jobs were found silent since this server started.
-    pub(crate) fn silent_jobs(&self) -> u64 {
-        self.silent_jobs.load(Ordering::Relaxed)
+    /// How many jobs of a tenant were found silent since this server started.
+    pub(crate) fn silent_jobs(&self, tenant: &Tenant) -> u64 {
+        let found = self.silent_jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        found.get(tenant).copied().unwrap_or(0)
     }
 
     /// S2-37: what is `processing` on record and has been silent for too long goes back to waiting.
     async fn sweep(&self) -> Result<u64, EngineError> {
         let mut silent = 0;
         for tenant in self.log.tenants().await? {
-            silent += self.sweep_of(tenant).await?;
+            let found = self.sweep_of(tenant.clone()).await?;
+            if found > 0 {
+                let mut known = self.silent_jobs.lock().unwrap_or_else(PoisonError::into_inner);
+                *known.entry(tenant).or_default() += found;
+            }
+            silent += found;
         }
         Ok(silent)
     }

@@ -2,12 +2,14 @@
 //!
 //! Nothing is brought back here: runs that wait are rows and need nothing. It only counts, and says so once (S0-46).
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use standfast_core::hold::OnTimeout;
+use standfast_core::name::Tenant;
 use standfast_core::project::{Phase, RunRow};
 use standfast_core::time::Timestamp;
-use standfast_store::{Counts, Lease};
+use standfast_store::{Counts, Lease, StoreError};
 
 use super::Work;
 
@@ -30,39 +32,62 @@ pub struct StartupReport {
     pub quarantined: u64,
 }
 
-/// The report as it grows.
+/// The report as it grows, tenant by tenant: each hears of its own runs alone.
 #[derive(Debug, Default)]
 pub(super) struct StartupScan {
-    report: StartupReport,
-    counts: Option<Counts>,
-    /// Runs that were counted as waiting and do not wait any more, because they expired.
+    began_at: Timestamp,
+    ended_at: Option<Timestamp>,
+    /// Whether every tenant was counted.
+    is_counted: bool,
+    tenants: BTreeMap<Tenant, TenantScan>,
+}
+
+/// What was found of one tenant.
+#[derive(Debug, Default)]
+struct TenantScan {
+    counts: Counts,
+    expired: u64,
+    taken_over: u64,
+    /// Runs that were counted as waiting and do not wait any more, because they expired: for persons, for the outside.
     no_longer: (u64, u64),
 }
 
+impl TenantScan {
+    fn of(&self, phase: Phase) -> u64 {
+        self.counts.runs.get(&phase).copied().unwrap_or(0)
+    }
+
+    fn add_to(&self, report: &mut StartupReport) {
+        let persons = self.of(Phase::HeldForPerson) + self.of(Phase::HeldForAuth);
+        report.waiting_for_person += persons.saturating_sub(self.no_longer.0);
+        report.waiting_for_outside += self.of(Phase::HeldForExternal).saturating_sub(self.no_longer.1);
+        report.expired += self.expired;
+        report.taken_over += self.taken_over;
+        report.quarantined += self.counts.quarantined;
+    }
+}
+
 impl StartupScan {
-    fn so_far(&self) -> StartupReport {
-        let of =
-            |phase| self.counts.as_ref().and_then(|counts| counts.runs.get(&phase)).copied().unwrap_or(0);
-        let persons = of(Phase::HeldForPerson) + of(Phase::HeldForAuth);
-        StartupReport {
-            waiting_for_person: persons.saturating_sub(self.no_longer.0),
-            waiting_for_outside: of(Phase::HeldForExternal).saturating_sub(self.no_longer.1),
-            quarantined: self.counts.as_ref().map_or(0, |counts| counts.quarantined),
-            ..self.report.clone()
-        }
+    /// What was found of one tenant, or of all.
+    fn so_far(&self, of: Option<&Tenant>) -> StartupReport {
+        let mut report =
+            StartupReport { began_at: self.began_at, ended_at: self.ended_at, ..StartupReport::default() };
+        let wanted = self.tenants.iter().filter(|(tenant, _)| of.is_none_or(|of| of == *tenant));
+        wanted.for_each(|(_, found)| found.add_to(&mut report));
+        report
     }
 
     /// Whether some run may still be under the lease of a server that is gone.
     fn may_be_leased(&self) -> bool {
         let at_work = [Phase::Queued, Phase::Claimed, Phase::Working, Phase::Retrying];
-        self.counts.as_ref().is_none_or(|counts| at_work.iter().any(|phase| counts.runs.contains_key(phase)))
+        self.tenants.values().any(|found| at_work.iter().any(|phase| found.counts.runs.contains_key(phase)))
     }
 }
 
 impl Work {
-    /// What this server found when it started.
-    pub(crate) fn startup_report(&self) -> StartupReport {
-        self.looking().so_far()
+    /// What this server found when it started: of one tenant, or of all.
+    pub(crate) fn startup_report(&self, of: Option<&Tenant>) -> StartupReport {
+        self.looking().so_far(of)
     }
 
     pub(super) fn looking(&self) -> MutexGuard<'_, StartupScan> {
@@ -71,48 +96,68 @@ impl Work {
 
     /// Begins to look. What there is now is counted in the background; the instant that counts is this one.
     pub(super) fn begin_startup_report(self: &Arc<Work>) {
-        self.looking().report.began_at = self.host.clock.now();
-        let counting = self.log.store.counts(self.host.settings().fixed.tenant.clone());
+        self.looking().began_at = self.host.clock.now();
+        let own = self.host.settings().fixed.tenant.clone();
+        let counting = self.log.store.counts(own.clone());
         let shared = self.clone();
         self.host.spawn(async move {
+            shared.count(own.clone(), counting.await);
+            // Runs of other tenants are claimed once this node knows of those: they are counted before.
+            match shared.log.store.tenants().await {
+                Ok(tenants) => {
+                    for tenant in tenants.into_iter().filter(|tenant| *tenant != own) {
+                        let counted = shared.log.store.counts(tenant.clone()).await;
+                        shared.count(tenant, counted);
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "startup: tenants could not be counted"),
+            }
             if let Err(error) = shared.log.tenants().await {
                 tracing::warn!(%error, "startup: tenants could not be listed; each is known from its first request on");
             }
-            match counting.await {
-                Ok(counts) => shared.looking().counts = Some(counts),
-                Err(error) => {
-                    tracing::warn!(%error, "startup: pending runs could not be counted");
-                    shared.looking().counts = Some(Counts::default());
-                }
-            }
+            shared.looking().is_counted = true;
             shared.wakes.wake_worker();
         });
+    }
+
+    /// What a tenant has was counted.
+    fn count(&self, tenant: Tenant, counted: Result<Counts, StoreError>) {
+        match counted {
+            Ok(counts) => self.looking().tenants.entry(tenant).or_default().counts = counts,
+            Err(error) => tracing::warn!(%error, %tenant, "startup: pending runs could not be counted"),
+        }
     }
 
     /// A due run was found.
     pub(super) fn recovered(&self, row: &RunRow, from: Option<Lease>) {
         let mut looking = self.looking();
-        let began_at = looking.report.began_at;
-        if looking.report.ended_at.is_some() {
+        if looking.ended_at.is_some() {
             return;
         }
+        let began_at = looking.began_at;
         // A lease that was given before this server began belongs to one that is gone.
         let is_left_behind = |lease: &Lease| {
             lease.node != self.host.node && lease.until <= began_at.plus(self.host.settings().fixed.lease)
         };
-        looking.report.taken_over += u64::from(from.as_ref().is_some_and(is_left_behind));
+        let is_left_behind = from.as_ref().is_some_and(is_left_behind);
         let mut expired = row.run.state.holds.iter().filter(|hold| {
             let at = hold.expires_at.filter(|_| hold.kind.can_expire() && hold.expired_at.is_none());
             at.is_some_and(|at| at <= began_at)
         });
-        let Some(hold) = expired.next() else { return };
-        looking.report.expired += 1;
+        let expired = expired.next();
+        if !is_left_behind && expired.is_none() {
+            return;
+        }
+        let found = looking.tenants.entry(row.run.facts.tenant.clone()).or_default();
+        found.taken_over += u64::from(is_left_behind);
+        let Some(hold) = expired else { return };
+        found.expired += 1;
         if hold.policy.on_timeout == OnTimeout::Keep {
             return;
         }
         match row.phase {
-            Phase::HeldForPerson | Phase::HeldForAuth => looking.no_longer.0 += 1,
-            Phase::HeldForExternal => looking.no_longer.1 += 1,
+            Phase::HeldForPerson | Phase::HeldForAuth => found.no_longer.0 += 1,
+            Phase::HeldForExternal => found.no_longer.1 += 1,
             Phase::Queued
             | Phase::Claimed
             | Phase::Working
@@ -129,13 +174,13 @@ impl Work {
     pub(super) fn end_startup_report(&self) {
         let mut looking = self.looking();
         let now = self.host.clock.now();
-        let leases_end = looking.report.began_at.plus(self.host.settings().fixed.lease);
-        let is_over = looking.counts.is_some() && (!looking.may_be_leased() || now > leases_end);
-        if looking.report.ended_at.is_some() || !is_over {
+        let leases_end = looking.began_at.plus(self.host.settings().fixed.lease);
+        let is_over = looking.is_counted && (!looking.may_be_leased() || now > leases_end);
+        if looking.ended_at.is_some() || !is_over {
             return;
         }
-        looking.report.ended_at = Some(now);
-        let found = looking.so_far();
+        looking.ended_at = Some(now);
+        let found = looking.so_far(None);
         drop(looking);
         tracing::info!(
             waiting_for_person = found.waiting_for_person,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use standfast_core::id::Seq;
 use standfast_core::name::{AgentName, Tenant};
+use standfast_core::project::Phase;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::{Claim, ClaimedRun, Lease, StoreError, StoredRun};
 
@@ -24,6 +25,9 @@ const CLAIM_MAX: usize = 64;
 
 /// How often old idempotency keys are looked for.
 const KEYS_EVERY: Millis = Millis::hours(1);
+
+/// How often the runs that wait for a slot are counted, while there are some.
+const QUEUE_EVERY: Millis = Millis::seconds(1);
 
 /// How often measurements are summed up, whether somebody scrapes or not.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -48,10 +52,11 @@ impl Work {
         self.keep_retention();
         let shared = Arc::downgrade(self);
         self.host.spawn(async move {
-            let mut keys_seen_to = None;
+            let (mut keys_seen_to, mut queue_seen_to) = (None, None);
             while let Some(shared) = shared.upgrade().filter(|shared| !shared.host.is_stopping()) {
                 let found = shared.claim_and_drive().await;
                 shared.see_to_keys(&mut keys_seen_to).await;
+                shared.see_to_queue(&mut queue_seen_to).await;
                 if found == 0 {
                     shared.end_startup_report();
                     let _ = shared
@@ -109,6 +114,29 @@ impl Work {
         }
     }
 
+    /// Counts the runs that wait for a slot now and then, while there may be some.
+    async fn see_to_queue(&self, last: &mut Option<Timestamp>) {
+        let now = self.host.clock.now();
+        if !self.pool.is_crowded() {
+            return self.host.note_queued_runs(0);
+        }
+        if last.is_some_and(|last| now.since(last) < QUEUE_EVERY && now >= last) {
+            return;
+        }
+        *last = Some(now);
+        let mut queued = 0;
+        for tenant in self.log.known_tenants() {
+            match self.log.store.counts(tenant).await {
+                Ok(counts) => queued += counts.runs.get(&Phase::Queued).copied().unwrap_or(0),
+                Err(error) => {
+                    tracing::warn!(%error, "worker: queued runs could not be counted; trying again");
+                    return;
+                }
+            }
+        }
+        self.host.note_queued_runs(queued);
+    }
+
     /// Claims what is due and there is room for; says how many runs that was.
     async fn claim_and_drive(self: &Arc<Work>) -> usize {
         let now = self.host.clock.now();
@@ -140,7 +168,9 @@ impl Work {
             ClaimedRun::Corrupt { .. } => None,
         };
         let longest = claimed.iter().filter_map(since).min();
-        self.nodes.is_behind(longest.map_or(Millis(0), |at| now.since(at)));
+        let behind = longest.map_or(Millis(0), |at| now.since(at));
+        settings.fixed.telemetry.behind_by(behind.0);
+        self.nodes.is_behind(behind);
         let mut taken = 0;
         for claimed in claimed {
             match claimed {
@@ -176,6 +206,9 @@ impl Work {
         // A drive whose lease ran out while it was alive has it again now.
         let Some(guard) = self.drives.guard_of_claimed(run) else { return false };
         self.recovered(&stored.row, from);
+        if from.is_some() {
+            self.host.settings().fixed.telemetry.took_over();
+        }
         let Some(slot) = self.pool.slot(&agent, Queue::of(&facts)) else {
             // The claim has used up a wake that may have been there: it is given back with the lease.
             let wake_at = has_relatives(&stored.row.run).then(|| self.host.clock.now());

@@ -44,6 +44,11 @@ pub(super) struct ServerArgs {
 }
 
 impl ServerArgs {
+    /// Whether the answer is for a person.
+    pub(super) fn wants_text(&self) -> bool {
+        !self.json
+    }
+
     /// This server and no other.
     pub(super) fn for_server(server: String, key: Option<Key>, authority: Option<PathBuf>) -> ServerArgs {
         ServerArgs { json: true, server: Some(server), key, authority }
@@ -252,8 +257,9 @@ impl Server {
     }
 
     fn url(&self, path: &str) -> String {
-        // Beside the native API there is that of inboxes.
-        let version = if path.starts_with("/api/") { "" } else { "/api/v1" };
+        // Beside the native API there is that of inboxes, and hooks.
+        let is_whole = path.starts_with("/api/") || path.starts_with("/hooks/");
+        let version = if is_whole { "" } else { "/api/v1" };
         format!("{}{version}{path}", self.base)
     }
 

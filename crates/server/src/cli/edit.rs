@@ -36,8 +36,9 @@ pub(super) fn in_editor(tool: &str, hold: &str, arguments: &str) -> Result<(Stri
          # Save other arguments to approve the call with them. Leave them as they are, or empty, to decide nothing.\n"
     );
     writeln!(file, "{head}{arguments}").map_err(|error| failed("cannot create a temporary file", error))?;
-    let editor = ["VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok());
-    let editor = editor.filter(|editor| !editor.trim().is_empty()).unwrap_or_else(|| "vi".into());
+    // One that is set to nothing does not hide the other.
+    let named = |name| std::env::var(name).ok().filter(|editor: &String| !editor.trim().is_empty());
+    let editor = ["VISUAL", "EDITOR"].into_iter().find_map(named).unwrap_or_else(|| "vi".into());
     let words = shell_words::split(&editor).map_err(|error| {
         Failure::CouldNotAsk(format!("cannot parse the editor command {}: {error}", plain(&editor)))
     })?;

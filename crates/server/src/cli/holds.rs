@@ -1,8 +1,11 @@
 //! `standfast holds`: what is pending, and deciding it.
 //!
+//! The list is `listing.rs`, and `picker.rs` where somebody sits at a terminal; who is asked is `people.rs`.
 //! Arguments are shown and sent as they are written, byte for byte: what is approved is what runs.
 
+mod listing;
 mod people;
+mod picker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +16,7 @@ use serde_json::value::RawValue;
 
 use super::client::{Failure, Form, Patience, Server, ServerArgs, ask, joined, read, segment};
 use super::edit;
-use super::plain::{Text, block, plain, table};
+use super::plain::{Text, block, plain};
 
 /// What is wanted of holds; without a command they are listed.
 #[derive(Debug, Args)]
@@ -69,9 +72,17 @@ struct List {
     asking: ServerArgs,
 }
 
+impl List {
+    /// What of all holds is wanted, as the server is asked for it.
+    fn only(&self) -> [(&'static str, &Option<String>); 4] {
+        let List { kind, agent, tool, session, asking: _ } = self;
+        [("kind", kind), ("agent", agent), ("tool", tool), ("session", session)]
+    }
+}
+
 #[derive(Debug, Args)]
 struct Show {
-    /// The id of the hold.
+    /// The id of the hold, or its beginning.
     id: String,
     #[command(flatten)]
     asking: ServerArgs,
@@ -79,7 +90,7 @@ struct Show {
 
 #[derive(Debug, Args)]
 struct Approve {
-    /// The id of the hold.
+    /// The id of the hold, or its beginning.
     id: String,
     /// Run the call with these arguments instead.
     #[arg(long, value_name = "JSON", value_parser = json)]
@@ -93,7 +104,7 @@ struct Approve {
 
 #[derive(Debug, Args)]
 struct Edit {
-    /// The id of the hold.
+    /// The id of the hold, or its beginning.
     id: String,
     /// Use these arguments instead of opening an editor.
     #[arg(long, value_name = "JSON", value_parser = json)]
@@ -107,7 +118,7 @@ struct Edit {
 
 #[derive(Debug, Args)]
 struct Deny {
-    /// The id of the hold.
+    /// The id of the hold, or its beginning.
     id: String,
     /// The reason; the agent sees it.
     #[arg(long)]
@@ -118,7 +129,7 @@ struct Deny {
 
 #[derive(Debug, Args)]
 struct Answer {
-    /// The id of the hold.
+    /// The id of the hold, or its beginning.
     id: String,
     /// The answer: JSON if it parses as JSON, else text.
     #[arg(allow_negative_numbers = true, value_parser = json_or_text)]
@@ -129,6 +140,9 @@ struct Answer {
 
 pub(super) fn run(holds: &Holds) -> ExitCode {
     match holds.command.as_ref() {
+        None if holds.list.asking.wants_text() && picker::has_terminal() => {
+            ask(&holds.list.asking, |server| picker::pick(server, &holds.list))
+        }
         None => list(&holds.list),
         Some(HoldsCommand::List(wanted)) => list(wanted),
         Some(HoldsCommand::Show(Show { id, asking })) => ask(asking, |server| show(server, id)),
@@ -185,35 +199,18 @@ fn json_or_text(text: &str) -> serde_json::Result<Box<RawValue>> {
 }
 
 fn list(list: &List) -> ExitCode {
-    let List { kind, agent, tool, session, asking } = list;
-    let only = [("kind", kind), ("agent", agent), ("tool", tool), ("session", session)];
-    ask(asking, |server| {
-        let items = server.list("/holds", &only)?;
+    ask(&list.asking, |server| {
+        let items = server.list("/holds", &list.only())?;
         match server.form {
             Form::Json => Ok(joined("holds", &items)),
-            Form::Text => rows(&items),
+            Form::Text => listing::rows(server, &items),
         }
     })
 }
 
-fn rows(items: &[Box<RawValue>]) -> Result<String, Failure> {
-    if items.is_empty() {
-        return Ok("no pending holds".into());
-    }
-    let row = |item: &RawValue| {
-        let hold: HoldBody = read(item.get())?;
-        let tool = hold.tool.as_ref().map_or("-".into(), Text::to_string);
-        let HoldBody { id, kind, agent, session, opened_at, .. } = &hold;
-        let [id, kind, agent, session, opened_at] =
-            [id, kind, agent, session, opened_at].map(Text::to_string);
-        Ok(vec![id, kind, tool, agent, session, opened_at])
-    };
-    let rows: Vec<Vec<String>> = items.iter().map(|item| row(item)).collect::<Result<_, Failure>>()?;
-    Ok(table(&["HOLD", "KIND", "TOOL", "AGENT", "SESSION", "OPENED"], &rows))
-}
-
 fn show(server: &Server, id: &str) -> Result<String, Failure> {
-    let text = server.get(&format!("/holds/{}", segment(id)))?;
+    let id = listing::whole_id(server, id)?;
+    let text = server.get(&format!("/holds/{}", segment(&id)))?;
     match server.form {
         Form::Json => Ok(text),
         Form::Text => Ok(read::<HoldBody>(&text)?.page()),
@@ -221,18 +218,29 @@ fn show(server: &Server, id: &str) -> Result<String, Failure> {
 }
 
 fn decide(server: &Server, id: &str, decision: &Decision<'_>) -> Result<String, Failure> {
-    let path = format!("/holds/{}/resolve", segment(id));
-    let body = serde_json::to_string(decision).map_err(|error| Failure::CouldNotAsk(error.to_string()))?;
-    let text = server.post(&path, &body, Patience::Usual)?;
+    let text = sent(server, &listing::whole_id(server, id)?, decision)?;
     match server.form {
         Form::Json => Ok(text),
         Form::Text => Ok(read::<DecisionResponse>(&text)?.line()),
     }
 }
 
+/// Sends a decision; what the server answers.
+fn sent(server: &Server, id: &str, decision: &Decision<'_>) -> Result<String, Failure> {
+    let path = format!("/holds/{}/resolve", segment(id));
+    let body = serde_json::to_string(decision).map_err(|error| Failure::CouldNotAsk(error.to_string()))?;
+    server.post(&path, &body, Patience::Usual)
+}
+
+/// The same, read.
+fn decided(server: &Server, id: &str, decision: &Decision<'_>) -> Result<DecisionResponse, Failure> {
+    read(&sent(server, id, decision)?)
+}
+
 /// Approves a call with arguments that a person has changed, as it was when they began to.
 fn edited(server: &Server, wanted: &Edit) -> Result<String, Failure> {
-    let hold: HoldBody = read(&server.get(&format!("/holds/{}", segment(&wanted.id)))?)?;
+    let id = listing::whole_id(server, &wanted.id)?;
+    let hold = listing::hold(server, &id)?;
     let Some(before) = &hold.arguments_text else {
         let said = format!("{} is not about a call, so there are no arguments to edit", hold.id);
         return Err(Failure::Refused { said, body: String::new() });
@@ -260,7 +268,7 @@ fn edited(server: &Server, wanted: &Edit) -> Result<String, Failure> {
     let digest = hold.digest.as_ref().map(Text::raw);
     let revision = Some(hold.revision);
     let decision = Decision { arguments: Some(&arguments), digest, revision, ..Decision::of("approve") };
-    decide(server, &wanted.id, &decision).map_err(|failure| match failure {
+    decide(server, &id, &decision).map_err(|failure| match failure {
         Failure::Refused { said, body } => Failure::Refused { said: kept(said), body },
         Failure::CouldNotAsk(why) => Failure::CouldNotAsk(kept(why)),
     })

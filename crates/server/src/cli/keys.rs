@@ -73,7 +73,7 @@ pub(super) struct Create {
     /// A role of the user; `admin` sees everything. May be repeated.
     #[arg(long = "role", value_name = "R", value_parser = |text: &str| RoleName::new(text))]
     roles: Vec<RoleName>,
-    /// What the key may do: runs:read, runs:write, holds:decide, inbox:work, admin. May be repeated. Default: runs:read,
+    /// What the key may do: runs:read, runs:write, holds:decide, inbox:work, gates:open (which never decides), metrics:read, admin. May be repeated. Default: runs:read,
     /// runs:write, holds:decide.
     #[arg(long = "scope", value_name = "S")]
     scopes: Vec<Scope>,
@@ -365,9 +365,13 @@ fn held_scopes(facts: &KeyFacts) -> Vec<String> {
         Scope::InboxWork if !facts.inboxes.is_empty() => {
             facts.inboxes.iter().map(|inbox| format!("{scope}:{inbox}")).collect()
         }
-        Scope::RunsRead | Scope::RunsWrite | Scope::HoldsDecide | Scope::InboxWork | Scope::Admin => {
-            vec![scope.to_string()]
-        }
+        Scope::RunsRead
+        | Scope::RunsWrite
+        | Scope::HoldsDecide
+        | Scope::InboxWork
+        | Scope::GatesOpen
+        | Scope::MetricsRead
+        | Scope::Admin => vec![scope.to_string()],
     };
     facts.scopes.iter().flat_map(named).collect()
 }

@@ -1,4 +1,4 @@
-//! `standfast subscriptions`: who is notified of what, and what could not be told.
+//! `standfast subscriptions`: who is notified of what, and failed deliveries.
 //!
 //! The types are what these commands read of the native API; words stay words, so that a newer server's are shown.
 

@@ -22,7 +22,8 @@ use standfast_engine::outbound::guard::Guard;
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{
     A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, HISTORY_TOKENS,
-    InboxService, Jobs, NotifiedHolds, Rules, ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks,
+    InboxService, Jobs, Load, NotifiedHolds, Rules, ServedInbox, Settings, Skill, Streaming, Tracking,
+    Webhooks, gate_agent,
 };
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
@@ -162,10 +163,12 @@ impl Config {
             }
         }
         let usual = Settings::usual();
+        let waiting_writes = self.file.server.limits.waiting_writes.and_then(|n| usize::try_from(n).ok());
         let server = &self.file.server.limits;
         let settings = Settings {
             fixed: self.fixed(usual.fixed),
             agents,
+            gate: Arc::new(gate_agent(Rules::Readable(self.policy.clone()))),
             default_agent: self.file.server.default_agent.as_ref().map(AgentName::new).transpose()?,
             limits: Arc::new(limits(server)),
             notified_holds: NotifiedHolds {
@@ -180,6 +183,10 @@ impl Config {
             mirrors: self.mirrors(),
             keep_ended: self.file.server.retention.ended_runs.map(|span| span.0),
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
+            load: Load {
+                waiting_writes: waiting_writes.unwrap_or(usual.load.waiting_writes),
+                queued_runs: server.queued_runs.unwrap_or(usual.load.queued_runs),
+            },
             public_url: self.file.server.public_url.clone(),
             vault: beside.logins.as_ref().map(|logins| logins.vault.clone()),
             ..usual

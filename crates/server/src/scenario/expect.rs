@@ -4,6 +4,7 @@
 
 use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Outcome};
+use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::run::{Run, Status, WaitKind, status};
@@ -77,7 +78,7 @@ pub(super) async fn check(
 pub(super) fn open_holds(run: &Run) -> String {
     let hold = |hold: &standfast_core::hold::Hold| {
         let tool = run.call(hold.call()).map_or("the run", |call| call.tool.as_str());
-        format!("{} of {tool} (call {})", kind_word(hold.kind), hold.call())
+        format!("{} of {tool} (call {})", hold.kind.as_str(), hold.call())
     };
     match run.state.holds.as_slice() {
         [] => format!("no holds are open; the run is {}", status_word(run)),
@@ -105,7 +106,7 @@ fn holds(problems: &mut Vec<String>, wanted: &[HoldText], open: &[HoldView]) {
             }
         };
         let question = view.ask.question.as_ref().and_then(Body::inline);
-        compare_text("kind", wanted.kind.map(kind_word), Some(kind_word(view.row.kind)));
+        compare_text("kind", wanted.kind.map(HoldKind::as_str), Some(view.row.kind.as_str()));
         compare_text("tool", wanted.tool.as_deref(), view.row.tool.as_ref().map(|tool| tool.as_str()));
         compare_text("reason", wanted.reason.as_deref(), view.ask.reason.as_deref());
         compare_text("question", wanted.question.as_deref(), question);
@@ -207,17 +208,6 @@ fn shown(body: &Body) -> String {
 
 fn unquoted(Json(text): &Json) -> String {
     serde_json::from_str::<String>(text).unwrap_or_else(|_| text.clone())
-}
-
-fn kind_word(kind: standfast_core::hold::HoldKind) -> &'static str {
-    use standfast_core::hold::HoldKind;
-    match kind {
-        HoldKind::Approval => "approval",
-        HoldKind::Input => "input",
-        HoldKind::External => "external",
-        HoldKind::Auth => "auth",
-        HoldKind::Recovery => "recovery",
-    }
 }
 
 fn status_word(run: &Run) -> &'static str {

@@ -11,13 +11,15 @@ use crate::check::check;
 use crate::child::Options;
 use crate::report::Row;
 use crate::server::{Http, Server, now, pause};
+use crate::site::{FOLDER, Kept};
 use crate::story::{Acked, ClearUp, Story, Wish};
 
 /// The log before a checkpoint takes room too: a file system serves for so many fillings.
 const FILLINGS_OF_A_DISK: usize = 5;
 
 /// Fills the disk so many times.
-pub(crate) fn full_disk(count: usize) -> Row {
+pub(crate) fn full_disk(count: usize, kept: Kept) -> Row {
+    let id = kept.row("F14", "F14-PG");
     let what = "disk full under the server, then room again";
     let mut violations = Vec::new();
     for first in (0..count).step_by(FILLINGS_OF_A_DISK) {
@@ -26,18 +28,19 @@ pub(crate) fn full_disk(count: usize) -> Row {
         mount.args(["-t", "tmpfs", "-o", "size=3m", "none"]).arg(directory.path()).stderr(Stdio::null());
         if !mount.status().is_ok_and(|status| status.success()) {
             let note = "not done: no right to mount a small file system here";
-            return Row::new("F14", what, 0, violations).with(note);
+            return Row::new(id, what, 0, violations).with(note);
         }
         let fillings = FILLINGS_OF_A_DISK.min(count - first);
-        violations.extend(crate::runtime().block_on(fill(directory.path(), fillings)));
+        violations.extend(crate::runtime().block_on(fill(directory.path(), fillings, kept)));
         let _ = Command::new("umount").arg(directory.path()).status();
     }
-    Row::new("F14", what, count, violations)
+    Row::new(id, what, count, violations)
 }
 
-async fn fill(data: &Path, count: usize) -> Vec<String> {
+async fn fill(data: &Path, count: usize, kept: Kept) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut server = Server::start(data, &Options::default());
+    let in_folder = kept == Kept::Folder;
+    let mut server = Server::start(data, &Options { in_folder, ..Options::default() });
     let http = server.http();
     let mut acked: Vec<Acked> = Vec::new();
     for n in 0..count {
@@ -59,7 +62,7 @@ async fn fill(data: &Path, count: usize) -> Vec<String> {
         acked.extend(story.acked);
     }
     server.kill();
-    wrong.extend(check(data, "standfast.db", &acked));
+    wrong.extend(check(data, if in_folder { FOLDER } else { "standfast.db" }, &acked));
     wrong
 }
 

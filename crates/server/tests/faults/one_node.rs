@@ -25,12 +25,14 @@ use tokio::task::JoinSet;
 
 use crate::report::Row;
 use crate::server::{Http, Server, now, pause};
+use crate::site::IN_FILES;
 
 /// Where the product keeps its runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Database {
     Memory,
     Sqlite,
+    Files,
     Postgres,
 }
 
@@ -77,6 +79,7 @@ impl Database {
         match self {
             Database::Memory => "F5-NODE-MEM",
             Database::Sqlite => "F5-NODE",
+            Database::Files => "F5-NODE-FILES",
             Database::Postgres => "F5-NODE-PG",
         }
     }
@@ -84,7 +87,7 @@ impl Database {
     /// How many decide at once.
     fn racers(self) -> usize {
         match self {
-            Database::Memory | Database::Sqlite => 8,
+            Database::Memory | Database::Sqlite | Database::Files => 8,
             Database::Postgres => 2,
         }
     }
@@ -122,6 +125,7 @@ fn start(data: &Path, database: Database, url: Option<&str>, port: u16) -> Serve
             "session_stores: {main: {backend: sql, sql: {driver: sqlite, database: runs.db}}}".into(),
             "session_store: main, ",
         ),
+        Database::Files => (format!("session_stores: {{main: {{{IN_FILES}}}}}"), "session_store: main, "),
         Database::Postgres => (
             format!(
                 "session_stores: {{main: {{backend: sql, sql: {{driver: postgres, url: \"{}\"}}}}}}",

@@ -22,7 +22,7 @@ use crate::story::Acked;
 pub(crate) const FOLDER: &str = "standfast-files";
 
 /// The same in a configuration.
-const IN_FILES: &str = "backend: file, file: {directory: ./standfast-files}";
+pub(crate) const IN_FILES: &str = "backend: file, file: {directory: ./standfast-files}";
 
 /// What keeps the runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +45,17 @@ impl Kept {
 
 /// The name of a row that is played on a folder of files.
 fn in_folder(in_file: &'static str) -> &'static str {
-    let names =
-        ["F1-FILES", "F2-FILES", "F3-FILES", "F5-FILES", "F6-FILES", "F7-FILES", "F8-FILES", "F21-FILES"];
+    let names = [
+        "F1-FILES",
+        "F2-FILES",
+        "F3-FILES",
+        "F5-FILES",
+        "F6-FILES",
+        "F7-FILES",
+        "F8-FILES",
+        "F14-FILES",
+        "F21-FILES",
+    ];
     let is_it = |name: &&'static str| name.strip_suffix("-FILES") == Some(in_file);
     names.into_iter().find(is_it).unwrap_or(in_file)
 }

@@ -1,4 +1,4 @@
-//! Subscriptions: appends put notices for those who listen, and what could not be told can be sent again.
+//! Subscriptions: appends put notices for those who listen, and failed deliveries can be resent.
 //!
 //! A store knows of a subscription which runs it is about and which kinds of events it wants; nothing else.
 

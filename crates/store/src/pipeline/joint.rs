@@ -2,11 +2,12 @@
 //!
 //! The first order leads. Where it is refused nothing is written of the others; one of the others that is refused, because
 //! its run has ended by then, is left out. Everything is decided again on what is there when somebody else was faster, on
-//! this node or on another. Unlike [`Pipeline`] nothing is decided ahead.
+//! this node or on another. Unlike [`Pipeline`] nothing is decided ahead. [`start_jointly`] begins several runs in the same way.
 
 use std::sync::Arc;
 
-use standfast_core::decide::Answer as Outcome;
+use standfast_core::command::Start;
+use standfast_core::decide::{self, Answer as Outcome};
 use standfast_core::event::Envelope;
 use standfast_core::project::RunRow;
 use standfast_core::refusal::Refusal;
@@ -16,7 +17,7 @@ use crate::batch::Batch;
 use crate::contract::Store;
 use crate::error::StoreError;
 
-/// What became of orders that were appended together.
+/// What became of orders that were appended together, or of starts.
 #[derive(Debug)]
 pub struct JointSettlement {
     /// What the first one came to.
@@ -45,6 +46,37 @@ pub async fn append_jointly(
         }
     }
     Err(StoreError::Conflict { run })
+}
+
+/// Begins several runs at once: all of them are there afterwards, or none. `commands` of each order follow its start in the
+/// same link. Ids are new, so nobody can be faster; a guard that does not hold refuses everything.
+pub async fn start_jointly(
+    store: &Arc<dyn Store>,
+    starts: Vec<(Start, Order)>,
+) -> Result<JointSettlement, StoreError> {
+    let (mut batches, mut rows, mut events) = (Vec::new(), Vec::new(), Vec::new());
+    for (start, order) in &starts {
+        let started = match decide::start(start, &order.given.context()) {
+            Ok(started) => started,
+            Err(refusal) => {
+                return Ok(JointSettlement { outcome: Err(refusal), rows: Vec::new(), events: Vec::new() });
+            }
+        };
+        let decided = all(started, true, order);
+        let batch = Batch::seal(None, &decided, seal(&decided, order));
+        rows.extend(batch.as_ref().map(|batch| batch.row.clone()));
+        events.push(decided.events);
+        batches.extend(batch);
+    }
+    let first = batches.first().map(|batch| (batch.row.clone(), batch.link.header.first));
+    match (store.append(batches).await, first) {
+        (Err(StoreError::Unknown { why }), Some((row, seq))) => {
+            let ours = head(Some(&row));
+            Pipeline::of(store.clone(), row).find_out(seq, ours, why).await?;
+        }
+        (appended, _) => appended?,
+    }
+    Ok(JointSettlement { outcome: Ok(Outcome::Done), rows, events })
 }
 
 async fn attempt(store: &Arc<dyn Store>, orders: &[(RunRow, Order)]) -> Result<JointSettlement, StoreError> {

@@ -145,7 +145,7 @@ fn from_text(text: &str) -> ShardSet {
 mod tests {
     use super::*;
 
-    /// What could not be told is kept, once for each shard however often it changed, and told when it can be.
+    /// Hints that could not be sent are kept, once for each shard however often it changed, and told when it can be.
     #[test]
     fn what_was_not_told_yet_does_not_grow() {
         let changed = ChangedShards::default();

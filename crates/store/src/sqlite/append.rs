@@ -218,7 +218,7 @@ fn create(
         packed,
     ])?;
     if added == 0 {
-        // One that was put aside says why.
+        // A quarantined one says why.
         RunPosition::find(connection, facts.id)?;
         return Err(StoreError::Conflict { run: facts.id }.into());
     }

@@ -11,7 +11,7 @@ use super::rows::{self, RunColumns, SEQ_MAX, link_key};
 use super::sql;
 use crate::error::StoreError;
 
-/// Deletes payloads, salts, large values and what could not be told; the event that says so stays readable.
+/// Deletes payloads, salts, large values and failed deliveries; the event that says so stays readable.
 pub(super) fn erase(connection: &Connection, texts: &Texts, run: RunId) -> Result<(), Failure> {
     let columns = connection
         .prepare_cached(sql::RUN_BY_ID)?

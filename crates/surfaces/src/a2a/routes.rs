@@ -260,7 +260,7 @@ fn card(app: &App, target: &Target, request: &Request) -> Response {
     let caching = [
         (header::ETAG, etag),
         (header::CACHE_CONTROL, CARD_LASTS.to_owned()),
-        (header::LAST_MODIFIED, http_date(app.engine.startup_report().began_at)),
+        (header::LAST_MODIFIED, http_date(app.engine.startup_report(None).began_at)),
         (header::CONTENT_TYPE, negotiate::JSON.to_owned()),
         (header::VARY, "host, a2a-version".to_owned()),
     ];
@@ -271,20 +271,26 @@ fn card(app: &App, target: &Target, request: &Request) -> Response {
     }
 }
 
+/// Whether a request is for this surface, whatever its binding and version.
+pub fn is_addressed(request: &Request) -> bool {
+    let path = request.uri().path();
+    let target = rest::target(path);
+    match (&target.what, &target.agent) {
+        (PathTarget::Rpc, None) => request.method() == Method::POST && path == "/",
+        (PathTarget::Nothing, None) => path.starts_with(grpc::PATH),
+        (_, _) => true,
+    }
+}
+
 /// Tells in this protocol's words what the door said in those of others.
 #[must_use]
 pub fn retells(request: &Request) -> Option<Retelling> {
+    if !is_addressed(request) {
+        return None;
+    }
     let path = request.uri().path();
     let (is_grpc, is_older) = (path.starts_with(grpc::PATH), v03::is_addressed(path));
     let target = rest::target(path);
-    let is_ours = match (&target.what, &target.agent) {
-        (PathTarget::Rpc, None) => request.method() == Method::POST && path == "/",
-        (PathTarget::Nothing, None) => is_grpc,
-        (_, _) => true,
-    };
-    if !is_ours {
-        return None;
-    }
     let media = negotiate::answer_type(request.headers());
     let what = target.what;
     Some(Box::new(move |problem, response| {

@@ -22,7 +22,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::hold_lists::{self, AskedHolds};
-use super::{events, map, nodes, people, sessions, subscriptions, wire};
+use super::{events, gates, map, nodes, people, sessions, subscriptions, wire};
 use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, refusal};
 
 /// Items of a page, unless the caller wants another number.
@@ -67,6 +67,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(resolve))
         .routes(routes!(receipt))
         .merge(people::routes())
+        .merge(gates::routes())
         .routes(routes!(sessions::sessions))
         .routes(routes!(sessions::session, sessions::change_session, sessions::delete_session))
         .routes(routes!(sessions::pending, sessions::restore))
@@ -176,18 +177,13 @@ async fn run(
     }))
 }
 
-/// The startup report: what the server found when it started.
+/// The startup report: what the server found of the caller's tenant when it started.
 #[utoipa::path(
     get, path = "/recovery", tag = "operations",
     responses((status = 200, body = wire::RecoveryBody), DefaultAnswers)
 )]
 async fn recovery(State(app): State<App>, Extension(who): CallerOf) -> ApiResult<Json<wire::RecoveryBody>> {
-    // It counts one tenant's runs, and is nobody else's business.
-    if who.tenant == app.engine.settings().fixed.tenant {
-        Ok(Json(map::recovery(&app.engine.startup_report())))
-    } else {
-        Err(Problem::not_found())
-    }
+    Ok(Json(map::recovery(&app.engine.startup_report(Some(&who.tenant)))))
 }
 
 /// The events of a run: a page of JSON or, with `Accept: text/event-stream`, a stream that resumes after
@@ -370,7 +366,7 @@ async fn receipt(
 }
 
 /// What is no id at all is answered like the id of nothing.
-fn run_id(text: &str) -> ApiResult<RunId> {
+pub(super) fn run_id(text: &str) -> ApiResult<RunId> {
     text.parse().map_err(|_| Problem::not_found())
 }
 
@@ -389,7 +385,7 @@ pub(super) fn bad_name(bad: BadName) -> Problem {
     Problem::invalid(bad.to_string())
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> ApiResult<Option<&'a str>> {
+pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> ApiResult<Option<&'a str>> {
     let unreadable = |_| Problem::bad_request(format!("the header {name} is not plain text"));
     headers.get(name).map(|value| value.to_str()).transpose().map_err(unreadable)
 }

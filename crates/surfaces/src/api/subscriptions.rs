@@ -1,4 +1,4 @@
-//! The handlers of subscriptions: make, list, show, change the secret, test, delete; and what could not be told.
+//! The handlers of subscriptions: make, list, show, change the secret, test, delete; and failed deliveries.
 //!
 //! `wire.rs` has their bodies, `webhook.rs` what a receiver is sent.
 
@@ -87,7 +87,7 @@ async fn subscription(
     Ok(Json(body(&view)))
 }
 
-/// Ends a subscription; what could not be told is forgotten with it.
+/// Deletes a subscription, with its failed deliveries.
 #[utoipa::path(
     delete, path = "/subscriptions/{subscription}", tag = "subscriptions",
     params(("subscription" = String, Path, description = "The subscription's id")),
@@ -163,7 +163,7 @@ async fn disable(
     Ok(Json(body(&app.engine.subscriptions().disable(&who, &id).await.map_err(problem)?)))
 }
 
-/// What could not be told, oldest first.
+/// Failed deliveries, oldest first.
 #[utoipa::path(
     get, path = "/subscriptions/{subscription}/dead-letters", tag = "subscriptions",
     params(("subscription" = String, Path, description = "The subscription's id"), wire::DeadLettersArgs),
@@ -182,7 +182,7 @@ async fn dead_letters(
     Ok(Json(wire::DeadLetters { dead_letters, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
-/// Tells what could not be told once more, from that event on.
+/// Resends a failed delivery, from that event on.
 #[utoipa::path(
     post, path = "/subscriptions/{subscription}/dead-letters/{letter}/resend", tag = "subscriptions",
     params(

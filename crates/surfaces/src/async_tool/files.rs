@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::{Value, json};
-use standfast_core::name::AgentName;
+use standfast_core::name::{AgentName, Tenant};
 use standfast_engine::auth::Principal;
 use standfast_engine::{
     Engine, EngineError, FileCopies, SessionError, SessionKey, SessionList, SessionName, metadata,
@@ -224,30 +224,59 @@ pub fn mirror(engine: &Engine, mirrors: Mirrors) {
 }
 
 async fn keep_mirrors(engine: Engine, mirrors: Mirrors, mut orders: mpsc::Receiver<CopyOrder>) {
-    let who = Principal { tenant: engine.settings().fixed.tenant.clone(), ..Principal::local() };
     let mut pause = Duration::ZERO;
     while !engine.is_stopping() {
         tokio::time::sleep(pause).await;
         pause = Duration::ZERO;
-        if let Err(error) = keep(&engine, &who, &mirrors, &mut orders).await {
+        if let Err(error) = keep(&engine, &mirrors, &mut orders).await {
             tracing::warn!(%error, "mirror: could not write files; retrying");
             pause = AGAIN;
         }
     }
 }
 
+/// The mirrors of one tenant, each with the agents that it has copies of.
+struct TenantMirrors<'a> {
+    who: Principal,
+    files: Vec<(Files, &'a BTreeSet<AgentName>)>,
+}
+
+impl<'a> TenantMirrors<'a> {
+    /// Writes everything of a tenant: the server's own into the directories themselves, others below `tenant`.
+    async fn written(engine: &Engine, mirrors: &'a Mirrors, tenant: Tenant) -> Result<Self, NotWritten> {
+        let is_own = tenant == engine.settings().fixed.tenant;
+        let below = PathBuf::from("tenant").join(file_name(tenant.as_str()));
+        let who = Principal { tenant, ..Principal::local() };
+        let mut all = Vec::new();
+        for (directory, agents) in mirrors {
+            let directory = if is_own { directory.clone() } else { directory.join(&below) };
+            let mut files = Files::below(&directory)?;
+            files.write_all(engine, &who, Some(agents)).await?;
+            all.push((files, agents));
+        }
+        Ok(TenantMirrors { who, files: all })
+    }
+
+    /// Writes one session as it is now.
+    async fn renew(&mut self, engine: &Engine, session: &SessionKey) -> Result<(), NotWritten> {
+        for (files, agents) in &mut self.files {
+            if agents.contains(&session.agent) {
+                files.renew(engine, &self.who, session.clone()).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Writes everything, and then what changes, until it is time to write everything again.
 async fn keep(
     engine: &Engine,
-    who: &Principal,
     mirrors: &Mirrors,
     orders: &mut mpsc::Receiver<CopyOrder>,
 ) -> Result<(), NotWritten> {
-    let mut all = Vec::new();
-    for (directory, agents) in mirrors {
-        let mut files = Files::below(directory)?;
-        files.write_all(engine, who, Some(agents)).await?;
-        all.push((files, agents));
+    let mut all = BTreeMap::new();
+    for tenant in engine.sessions().tenants().await? {
+        all.insert(tenant.clone(), TenantMirrors::written(engine, mirrors, tenant).await?);
     }
     let everything = tokio::time::sleep(EVERYTHING);
     tokio::pin!(everything);
@@ -257,12 +286,13 @@ async fn keep(
             order = orders.recv() => order,
         };
         let Some(CopyOrder { session, done }) = first else { return Ok(()) };
-        let mut copied = Ok(());
-        for (files, agents) in &mut all {
-            if copied.is_ok() && agents.contains(&session.agent) {
-                copied = files.renew(engine, who, session.clone()).await;
-            }
-        }
+        let copied = match all.get_mut(&session.tenant) {
+            Some(known) => known.renew(engine, &session).await,
+            // A tenant is there with its first run.
+            None => TenantMirrors::written(engine, mirrors, session.tenant.clone())
+                .await
+                .map(|written| drop(all.insert(session.tenant.clone(), written))),
+        };
         // Whoever waits for it tries again; so does everything else that is due.
         let _ = done.send(copied.as_ref().map_err(ToString::to_string).copied());
         copied?;

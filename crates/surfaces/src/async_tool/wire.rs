@@ -28,7 +28,7 @@ pub(super) struct PendingToolCall {
     pub(super) input: RawJson,
     /// How it stands.
     pub(super) status: CallStatus,
-    /// Who is told when it is settled.
+    /// Who is notified when it is settled.
     #[serde(rename = "webhookURL", skip_serializing_if = "Option::is_none")]
     pub(super) webhook_url: Option<String>,
     /// The outside system's own name for the job.

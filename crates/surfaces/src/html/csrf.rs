@@ -60,7 +60,8 @@ enum Origin {
 /// every page shows.
 pub(crate) async fn keep(State(app): State<App>, request: Request, next: Next) -> Response {
     let pending = match request.extensions().get::<Principal>() {
-        Some(who) if *request.method() == Method::GET && request.uri().path() != EVENTS => {
+        // The list of what is pending counts by itself.
+        Some(who) if *request.method() == Method::GET && !matches!(request.uri().path(), EVENTS | "/") => {
             pending(&app, who).await
         }
         Some(_) | None => None,
@@ -184,8 +185,10 @@ fn new() -> Token {
     Token { value, extent: Extent::Page, has_tour: false, pending: None, origin: Origin::New }
 }
 
-/// `Secure` belongs here as soon as a server can know that it is reached by https. `Lax`, because a link in a mail opens a page
-/// without a `Strict` cookie: the new one would make every form that is open elsewhere a stale one.
+/// `Lax`, because a link in a mail opens a page without a `Strict` cookie: the new one that it would get makes every form that is
+/// open elsewhere a stale one. Nothing is lost by it: forms of other sites are refused by their `Origin`, and carry no token.
+/// `Secure` is not said: the cookie is no secret to whoever can read the forms, and worth nothing without a session, which
+/// has it where the server is reached by https.
 fn cookie(token: &Token) -> String {
     format!("{COOKIE}={}; HttpOnly; SameSite=Lax; Path=/", token.value)
 }

@@ -64,6 +64,11 @@ impl PendingCount {
     /// More than this is shown as so many and a plus, and not counted.
     pub(crate) const MOST: usize = 20;
 
+    /// So many, and what stands behind the number.
+    fn exactly(count: u64, more: &str) -> Option<PendingCount> {
+        (count > 0).then(|| PendingCount { shown: format!("{count}{more}") })
+    }
+
     /// None when there is nothing to count.
     pub(crate) fn new(count: usize) -> Option<PendingCount> {
         let shown = if count > Self::MOST { format!("{}+", Self::MOST) } else { count.to_string() };
@@ -83,6 +88,11 @@ impl Site {
             pending: token.pending.clone(),
             ..Site::anonymous()
         }
+    }
+
+    /// The same where the page itself has counted what is pending.
+    pub(crate) fn with_pending(self, count: u64, more: &str) -> Site {
+        Site { pending: PendingCount::exactly(count, more), ..self }
     }
 
     /// The same on a server that others reach below a path.

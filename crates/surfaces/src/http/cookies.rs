@@ -31,8 +31,10 @@ pub fn session_cookie(headers: &HeaderMap) -> Option<&str> {
     cookie_of(headers, SESSION).filter(|value| !value.is_empty())
 }
 
-/// What tells a browser to keep a session. `Lax`, because links to holds come from mails and chats: GET changes nothing, and
-/// forms carry a token of their own.
+/// What tells a browser to keep a session. `Lax` and not `Strict`, because links to holds come from mails and chats: a `Strict`
+/// cookie is not sent with them, and whoever has signed in would be asked to do it again. What `Strict` would add is there
+/// already: GET changes nothing, a browser sends a `Lax` cookie with no POST of another site, and such a POST is refused by
+/// its `Origin` and for want of the token.
 #[must_use]
 pub fn keep_session(settings: &Settings, session: &BrowserSession) -> String {
     let BrowserSession { cookie, lasts } = session;

@@ -51,7 +51,7 @@ pub(crate) fn refused(about: Option<RunId>, refusal: &Refusal) -> Problem {
     match refusal {
         Refusal::NoSuchHold(_) | Refusal::NoSuchCall(_) => Problem::not_found(),
         Refusal::AlreadyDecided(recorded) => {
-            let how = how(ResolutionKind::from(&recorded.resolution)).to_owned();
+            let how = ResolutionKind::from(&recorded.resolution).as_str().to_owned();
             let (by, at) = (recorded.by.to_string(), rfc3339(recorded.at));
             let detail = format!("this hold was already decided: {how} by {by} at {at}");
             let recorded = Some(RecordedDecision { by, at, how });
@@ -139,18 +139,4 @@ pub(crate) fn failed(failure: &StoreError) -> Problem {
 
 fn shown(digest: Option<Digest>) -> Option<String> {
     digest.map(|digest| digest.to_string())
-}
-
-/// How a hold was decided, in the word of the protocol.
-fn how(how: ResolutionKind) -> &'static str {
-    match how {
-        ResolutionKind::Approved => "approved",
-        ResolutionKind::Edited => "edited",
-        ResolutionKind::Denied => "denied",
-        ResolutionKind::Answered => "answered",
-        ResolutionKind::Failed => "failed",
-        ResolutionKind::Expired => "expired",
-        ResolutionKind::Withdrawn => "withdrawn",
-        ResolutionKind::Superseded => "superseded",
-    }
 }

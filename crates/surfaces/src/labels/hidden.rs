@@ -58,6 +58,11 @@ fn replaced(text: &str, shown: impl Fn(char) -> String) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// How many characters of a text are shown as marks.
+pub(crate) fn count_hidden(text: &str) -> usize {
+    text.chars().filter(|c| is_hidden_in_lines(*c)).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

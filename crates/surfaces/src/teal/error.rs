@@ -14,7 +14,7 @@ use super::wire::ErrorBody;
 use crate::http::{Problem, ProblemDetails, RecordedDecision, Retelling, keep_advice, rfc3339, status};
 
 /// What every path of this protocol begins with.
-pub(super) const PREFIX: &str = "/tealagents/v1alpha1";
+pub const PREFIX: &str = "/tealagents/v1alpha1";
 
 /// The engine's no.
 pub(super) fn problem(error: &EngineError) -> Problem {

@@ -263,18 +263,24 @@ async fn start(
     Extension(who): CallerOf,
     posted: PostedForm,
 ) -> Result<Response, Failure> {
+    let id = begin(&app, &who, &posted).await?;
+    let run = app.engine.reads().see(&who, id).await?;
+    let facts = &run.facts;
+    Ok(see_other(&addresses::session(&facts.session, &facts.agent, &facts.owner)))
+}
+
+/// Starts the run that a form asks for; comes back when it rests, or after a moment. A form that is sent twice starts one.
+pub(super) async fn begin(app: &App, who: &Principal, posted: &PostedForm) -> Result<RunId, Failure> {
     let invalid = |text: &str| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "No run was started", text);
     let agent = AgentName::new(posted.get("agent").unwrap_or_default());
     let agent = agent.map_err(|_| invalid("Choose an agent."))?;
     let input = posted.get("input").filter(|input| !input.trim().is_empty());
     let input = input.ok_or_else(|| invalid("Enter what the agent should do."))?;
-    let once = once(&posted, "/sessions");
+    let once = once(posted, "/sessions");
     let id =
-        app.engine.start(&who, NewRun { agent, session: None, message: Message::text(input), once }).await?;
-    app.engine.reads().settled_run(&who, id, SETTLE).await?;
-    let run = app.engine.reads().see(&who, id).await?;
-    let facts = &run.facts;
-    Ok(see_other(&addresses::session(&facts.session, &facts.agent, &facts.owner)))
+        app.engine.start(who, NewRun { agent, session: None, message: Message::text(input), once }).await?;
+    app.engine.reads().settled_run(who, id, SETTLE).await?;
+    Ok(id)
 }
 
 /// Says something: to the run that is going on, or as the beginning of the next one.

@@ -8,19 +8,21 @@ use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde::Deserialize;
 use standfast_core::id::HoldId;
 use standfast_engine::auth::Principal;
 use standfast_engine::{EngineError, HoldView};
 
+use super::deciding::{self, Objection};
 use super::forms;
 use super::media;
 use super::pages::hold::{self, DoneLine, FailedDecision, HoldPageParts, Queue};
-use super::pages::review::{self, ReviewPage};
-use super::routes::{Browser, CallerOf, PAGES, SETTLE, hold_id, see_other};
+use super::pages::review::{self, ReviewPage, ReviewParts};
+use super::routes::{Browser, CallerOf, PAGES, hold_id, see_other};
+use super::widget::{self, WidgetFailure};
 use crate::html::{Failure, PostedForm, Site, Token};
-use crate::http::filters::{PendingFilters, encoded};
+use crate::http::filters::{PendingFilters, encoded, written};
 use crate::http::{App, Args, Segment};
 use crate::labels;
 
@@ -35,6 +37,7 @@ pub(super) fn routes() -> Router<App> {
         .route("/approve/{hold}/raw", get(raw))
         .route("/approve/{hold}/media", get(file))
         .route("/review", get(review).post(decide_together))
+        .route("/review/{hold}", post(answer))
 }
 
 /// Where a hold was opened from, and what was decided just before.
@@ -96,41 +99,48 @@ async fn decide(
     let id = hold_id(&id)?;
     let visitor = Visitor { app: &app, who: &who, token: &token };
     let args = HoldArgs { from: posted.get("from"), done: None };
-    let snapshot = app.engine.reads().snapshot(&who, id.run).await?;
-    let view = app.engine.reads().hold_view(&who, &snapshot, id).await?;
     if posted.get("decision").is_some_and(|word| word.starts_with("more:")) {
         let tried = FailedDecision { posted: &posted, failure: None, pointer: None };
         return visitor.hold_page(id, &args, Some(tried)).await;
     }
-    let decision = match forms::decision(&view, &posted) {
-        Ok(decision) => decision,
-        Err(forms::Mistake(text)) => {
-            let failure = Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid input", &text);
-            let tried = FailedDecision { posted: &posted, failure: Some(failure), pointer: None };
-            return visitor.hold_page(id, &args, Some(tried)).await;
-        }
-    };
-    match app.engine.submit().decide_on(&who, decision.into(), &snapshot).await {
-        Ok(accepted) => {
-            app.engine.reads().settled(&who, id.run, accepted.rest, SETTLE).await?;
-            Ok(see_other(&visitor.after(id, &posted).await?))
-        }
-        Err(EngineError::NotFound) => Err(Failure::not_found()),
-        Err(error) => {
-            let pointer = match &error {
-                EngineError::BreaksSchema(broken) => Some(broken.pointer.clone()),
-                EngineError::Refused(_)
-                | EngineError::Store(_)
-                | EngineError::NoSuchAgent { .. }
-                | EngineError::KeyReused { .. }
-                | EngineError::SessionClosed { .. }
-                | EngineError::MissingScope(_)
-                | EngineError::NotFound => None,
-            };
-            let failure = Some(error.into());
-            let tried = FailedDecision { posted: &posted, failure, pointer: pointer.as_deref() };
+    match deciding::decide(&app, &who, id, &posted).await? {
+        Ok(()) => Ok(see_other(&visitor.after(id, &posted).await?)),
+        Err(Objection { failure, pointer }) => {
+            let tried =
+                FailedDecision { posted: &posted, failure: Some(failure), pointer: pointer.as_deref() };
             visitor.hold_page(id, &args, Some(tried)).await
         }
+    }
+}
+
+/// Which holds a review is of, and the list that they were chosen from.
+struct ReviewOf {
+    holds: Vec<String>,
+    /// The filters of the list: nothing else gets into a link.
+    queue: String,
+}
+
+impl ReviewOf {
+    /// As an address has it.
+    fn read(asked: Vec<(String, String)>) -> Result<ReviewOf, Failure> {
+        let mut of = ReviewOf { holds: Vec::new(), queue: String::new() };
+        for (name, value) in asked {
+            match name.as_str() {
+                "hold" => of.holds.push(value),
+                "from" => of.queue = queue_of(Some(&value)),
+                _ => {
+                    let text = format!("Unknown parameter {name:?}; use hold and from.");
+                    return Err(Failure::new(StatusCode::BAD_REQUEST, "Invalid request", &text));
+                }
+            }
+        }
+        Ok(of)
+    }
+
+    /// As an address has it.
+    fn query(&self) -> String {
+        let holds = self.holds.iter().map(|hold| ("hold", hold.as_str()));
+        written(&holds.chain([("from", self.queue.as_str())]).collect::<Vec<_>>())
     }
 }
 
@@ -141,18 +151,25 @@ async fn review(
     Extension(token): Browser,
     Query(asked): Query<Vec<(String, String)>>,
 ) -> Result<Response, Failure> {
-    let unknown = asked.iter().find(|(name, _)| !matches!(name.as_str(), "hold" | "from"));
-    if let Some((name, _)) = unknown {
-        let text = format!("Unknown parameter {name:?}; use hold and from.");
-        return Err(Failure::new(StatusCode::BAD_REQUEST, "Invalid request", &text));
-    }
-    let of =
-        |wanted: &'static str| asked.iter().filter(move |(name, _)| name == wanted).map(|(_, value)| value);
     let visitor = Visitor { app: &app, who: &who, token: &token };
-    let holds: Vec<&String> = of("hold").collect();
-    let items = visitor.review_items(&holds).await?;
-    let page = ReviewPage::of(items.into_iter().map(|(_, item)| item).collect(), queue_of(of("from").next()));
-    Ok(PAGES.page(StatusCode::OK, "review.html", &Site::of(&who, &token), &page))
+    visitor.review_page(&ReviewOf::read(asked)?, None).await
+}
+
+/// Answers one question of a review; the others are not touched.
+async fn answer(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Extension(token): Browser,
+    Segment(id): Segment,
+    Query(asked): Query<Vec<(String, String)>>,
+    posted: PostedForm,
+) -> Result<Response, Failure> {
+    let (id, of) = (hold_id(&id)?, ReviewOf::read(asked)?);
+    let visitor = Visitor { app: &app, who: &who, token: &token };
+    match widget::decide(&app, &who, id, posted).await? {
+        Ok(()) => Ok(see_other(&format!("/review?{}#hold-{id}", of.query()))),
+        Err(failed) => visitor.review_page(&of, Some(&failed)).await,
+    }
 }
 
 /// Decides what was shown, one by one: each counts or not by itself, and the page says which.
@@ -168,28 +185,30 @@ async fn decide_together(
         let text = "The form has no decision. Nothing was decided.";
         return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid input", text));
     }
-    let named = posted.all("hold");
-    let holds: Vec<&String> = named.iter().collect();
-    check_number(&holds)?;
+    let of = ReviewOf { holds: posted.all("hold"), queue: queue_of(posted.get("from").as_ref()) };
+    check_number(&of.holds)?;
     let mut failures: Vec<(HoldId, String)> = Vec::new();
-    for text in &holds {
+    for text in &of.holds {
         let id = hold_id(text)?;
         if let Err(failure) = visitor.decide_one(id, &posted).await {
             failures.push((id, format!("{}: {}", failure.title, failure.text)));
         }
     }
-    let mut items = visitor.review_items(&holds).await?;
+    // Those that were only looked at stay on the page.
+    let mut holds = posted.all("shown");
+    holds.extend(of.holds.into_iter().filter(|hold| !holds.contains(hold)).collect::<Vec<_>>());
+    let of = ReviewOf { holds, queue: of.queue };
+    let mut items = visitor.review_items(&of, None).await?;
     for (id, item) in &mut items {
         item.failure = failures.iter().find(|(failed, _)| failed == id).map(|(_, text)| text.clone());
     }
     let status = if failures.is_empty() { StatusCode::OK } else { StatusCode::CONFLICT };
-    let queue = queue_of(posted.get("from").as_ref());
-    let mut page = ReviewPage::of(items.into_iter().map(|(_, item)| item).collect(), queue);
+    let mut page = ReviewPage::of(items.into_iter().map(|(_, item)| item).collect(), of.queue);
     page.is_result = true;
     Ok(PAGES.page(status, "review.html", &Site::of(&who, &token), &page))
 }
 
-fn check_number(holds: &[&String]) -> Result<(), Failure> {
+fn check_number(holds: &[String]) -> Result<(), Failure> {
     if holds.len() <= TOGETHER {
         return Ok(());
     }
@@ -308,12 +327,30 @@ impl Visitor<'_> {
         }))
     }
 
+    /// A review as it is now; after an answer that did not count, with what was wrong.
+    async fn review_page(&self, of: &ReviewOf, tried: Option<&WidgetFailure>) -> Result<Response, Failure> {
+        let mut items = self.review_items(of, tried).await?;
+        // Somebody else was faster: the hold has no form any more that could say so.
+        for (id, item) in &mut items {
+            let failed = tried.filter(|tried| tried.hold == *id && !item.has_form());
+            item.failure = failed.map(|tried| format!("{}: {}", tried.failure.title, tried.failure.text));
+        }
+        let status = tried.map_or(StatusCode::OK, |tried| tried.failure.status);
+        let page = ReviewPage::of(items.into_iter().map(|(_, item)| item).collect(), of.queue.clone());
+        Ok(PAGES.page(status, "review.html", &Site::of(self.who, self.token), &page))
+    }
+
     /// Holds of a review that the caller may see, in the order in which they are named.
-    async fn review_items(&self, holds: &[&String]) -> Result<Vec<(HoldId, review::ReviewItem)>, Failure> {
-        check_number(holds)?;
-        let reads = self.app.engine.reads();
+    async fn review_items(
+        &self,
+        of: &ReviewOf,
+        tried: Option<&WidgetFailure>,
+    ) -> Result<Vec<(HoldId, review::ReviewItem)>, Failure> {
+        check_number(&of.holds)?;
+        let (reads, query) = (self.app.engine.reads(), of.query());
+        let parts = ReviewParts { query: &query, tried, now: self.app.engine.clock().now() };
         let mut items: Vec<(HoldId, review::ReviewItem)> = Vec::new();
-        for text in holds {
+        for text in &of.holds {
             let id = hold_id(text)?;
             if items.iter().any(|(known, _)| *known == id) {
                 continue;
@@ -321,7 +358,7 @@ impl Visitor<'_> {
             let snapshot = reads.snapshot(self.who, id.run).await?;
             let view = reads.hold_view(self.who, &snapshot, id).await?;
             let preview = reads.views().preview(&snapshot, &view).await;
-            items.push((id, review::item(&view, preview, self.app.engine.clock().now())));
+            items.push((id, review::item(&view, preview, &parts)));
         }
         Ok(items)
     }

@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
+use standfast_core::body::Body;
 use standfast_core::json::RawJson;
 
 use super::fields::Members;
@@ -27,6 +29,24 @@ pub(super) fn html(json: &RawJson) -> String {
         view.out.push_str("<p class=\"cut\">Not everything is shown here: the value is too long. The raw arguments have all of it.</p>");
     }
     view.out
+}
+
+/// What an agent shows beside a question: a tree where it is JSON, otherwise the text; the stored text is always beside it.
+#[derive(Debug, Serialize)]
+pub(super) struct DataShown {
+    /// Markup, escaped.
+    tree: Option<String>,
+    text: String,
+}
+
+impl DataShown {
+    pub(super) fn of(data: &Body) -> Option<DataShown> {
+        match data {
+            Body::Json(json) => Some(DataShown { tree: Some(html(json)), text: json.text().to_owned() }),
+            Body::Text(text) => Some(DataShown { tree: None, text: text.clone() }),
+            Body::Blob(_) => None,
+        }
+    }
 }
 
 struct View {
@@ -102,7 +122,9 @@ impl View {
     }
 
     fn table(&mut self, table: &Table, depth: usize) {
-        self.out.push_str("<div class=\"wide-table\"><table><thead><tr>");
+        self.out.push_str(
+            "<div class=\"wide-table\" role=\"region\" aria-label=\"Table\" tabindex=\"0\"><table><thead><tr>",
+        );
         for name in &table.columns {
             let _ = write!(self.out, "<th scope=\"col\">{}</th>", marked(name));
         }
@@ -243,10 +265,7 @@ mod tests {
     #[test]
     fn lists_of_objects_are_tables() {
         let table = shown(r#"[{"a": 1, "b": "x"}, {"a": 2}]"#);
-        assert!(
-            table.starts_with("<div class=\"wide-table\"><table><thead><tr><th scope=\"col\">a</th>"),
-            "{table}"
-        );
+        assert!(table.contains("tabindex=\"0\"><table><thead><tr><th scope=\"col\">a</th>"), "{table}");
         assert!(table.contains("<td></td>"), "{table}");
         assert!(shown("[1, 2]").starts_with("<ol"));
     }

@@ -14,11 +14,10 @@ use axum::{Extension, Json, Router};
 use serde::{Deserialize, Serialize};
 use standfast_core::event::Envelope;
 use standfast_core::id::{HoldId, RunId, Seq};
-use standfast_core::message::Message;
 use standfast_core::name::{AgentName, BadName, SessionId, UserId};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::Principal;
-use standfast_engine::{EngineError, HistoryList, HoldList, NewRun, RunList};
+use standfast_engine::{EngineError, HistoryList, HoldList, RunList};
 
 use super::pages::charts::{self, Figures};
 use super::pages::history::{self, ExportedHold};
@@ -111,8 +110,10 @@ async fn waiting(
     let (engine, now) = (&app.engine, app.engine.clock().now());
     let found = engine.reads().find_holds(&who, &filters.search(now, HOLDS)?).await?;
     let counts = engine.reads().pending_counts(&who, COUNTED).await?;
-    let page = waiting::page(&filters, &found, &counts, &engine.settings(), now);
-    Ok(PAGES.page(StatusCode::OK, "waiting.html", &Site::of(&who, &token), &page))
+    let is_cut = !who.is_admin() && counts.iter().map(|(_, count)| count).sum::<u64>() >= COUNTED;
+    let page = waiting::page(&filters, &found, (&counts, is_cut), &engine.settings(), now);
+    let site = Site::of(&who, &token).with_pending(page.total, page.more);
+    Ok(PAGES.page(StatusCode::OK, "waiting.html", &site, &page))
 }
 
 /// Which runs are wanted.
@@ -193,14 +194,7 @@ async fn start(
     Extension(who): CallerOf,
     posted: PostedForm,
 ) -> Result<Response, Failure> {
-    let invalid = |text: &str| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "No run was started", text);
-    let agent = AgentName::new(posted.get("agent").unwrap_or_default());
-    let agent = agent.map_err(|_| invalid("Choose an agent."))?;
-    let input = posted.get("input").filter(|input| !input.trim().is_empty());
-    let input = input.ok_or_else(|| invalid("Enter what the agent should do."))?;
-    let new = NewRun { agent, session: None, message: Message::text(input), once: None };
-    let id = app.engine.start(&who, new).await?;
-    app.engine.reads().settled_run(&who, id, SETTLE).await?;
+    let id = conversation::begin(&app, &who, &posted).await?;
     Ok(see_other(&format!("/runs/{id}")))
 }
 

@@ -8,18 +8,18 @@ use standfast_core::body::Body;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::HoldId;
 use standfast_core::time::Timestamp;
+use standfast_engine::HoldView;
 use standfast_engine::auth::Principal;
 use standfast_engine::tool::preview::Risk;
-use standfast_engine::{EngineError, HoldView};
 
+use super::deciding::{self, Objection};
 use super::fields::{AnswerForm, Field, Kind};
-use super::forms::{self, Mistake};
+use super::json_view::{self, DataShown};
 use super::pages::ShownInstant;
-use super::routes::SETTLE;
 use crate::html::{Failure, PostedForm};
 use crate::http::App;
 use crate::labels;
-use crate::labels::hidden::{escaped_json, is_hidden_in_lines};
+use crate::labels::hidden::{count_hidden, escaped_json};
 
 /// A widget.
 #[derive(Debug, Serialize)]
@@ -29,10 +29,12 @@ pub(super) struct Widget {
     title: String,
     reason: Option<String>,
     question: Option<String>,
-    data: Option<String>,
+    data: Option<DataShown>,
     tool: Option<String>,
     /// Byte for byte what will run.
     arguments: Option<String>,
+    /// The same as people read it: markup, escaped.
+    tree: Option<String>,
     /// How many hidden characters are shown as marks.
     hidden: usize,
     is_final: bool,
@@ -118,7 +120,8 @@ pub(super) fn widget(
         },
         reason: ask.reason.clone(),
         question: question.filter(|_| !is_asked),
-        data,
+        data: ask.data.as_ref().and_then(DataShown::of),
+        tree: view.arguments.as_ref().filter(|_| !is_asked).map(json_view::html),
         tool: tool.filter(|_| !is_asked),
         arguments,
         hidden,
@@ -182,10 +185,6 @@ fn kept(posted: &PostedForm) -> KeptValues {
     }
 }
 
-fn count_hidden(text: &str) -> usize {
-    text.chars().filter(|c| is_hidden_in_lines(*c)).count()
-}
-
 /// Decides a hold as the form of its widget says; comes back when the run rests, or after a moment.
 pub(super) async fn decide(
     app: &App,
@@ -193,33 +192,6 @@ pub(super) async fn decide(
     hold: HoldId,
     posted: PostedForm,
 ) -> Result<Result<(), WidgetFailure>, Failure> {
-    let snapshot = app.engine.reads().snapshot(who, hold.run).await?;
-    let view = app.engine.reads().hold_view(who, &snapshot, hold).await?;
-    let decision = match forms::decision(&view, &posted) {
-        Ok(decision) => decision,
-        Err(Mistake(text)) => {
-            let failure = Failure::new(axum::http::StatusCode::UNPROCESSABLE_ENTITY, "Invalid input", &text);
-            return Ok(Err(WidgetFailure { hold, failure, posted, pointer: None }));
-        }
-    };
-    match app.engine.submit().decide_on(who, decision.into(), &snapshot).await {
-        Ok(accepted) => {
-            app.engine.reads().settled(who, hold.run, accepted.rest, SETTLE).await?;
-            Ok(Ok(()))
-        }
-        Err(EngineError::NotFound) => Err(Failure::not_found()),
-        Err(error) => {
-            let pointer = match &error {
-                EngineError::BreaksSchema(broken) => Some(broken.pointer.clone()),
-                EngineError::Refused(_)
-                | EngineError::Store(_)
-                | EngineError::NoSuchAgent { .. }
-                | EngineError::KeyReused { .. }
-                | EngineError::SessionClosed { .. }
-                | EngineError::MissingScope(_)
-                | EngineError::NotFound => None,
-            };
-            Ok(Err(WidgetFailure { hold, failure: error.into(), posted, pointer }))
-        }
-    }
+    let tried = deciding::decide(app, who, hold, &posted).await?;
+    Ok(tried.map_err(|Objection { failure, pointer }| WidgetFailure { hold, failure, posted, pointer }))
 }

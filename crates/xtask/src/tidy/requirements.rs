@@ -99,11 +99,17 @@ fn docs_of_tests(file: &SourceFile) -> BTreeSet<usize> {
     found
 }
 
-/// Files of tests, and all Rust source: unit tests and the store's conformance suite live in it. The tests of
-/// this crate only make numbers up.
+/// Files of tests, those of browsers among them, and all Rust source: unit tests and the store's conformance suite live in
+/// it. The tests of this crate only make numbers up.
 pub(super) fn may_name_requirements(file: &SourceFile) -> bool {
     let in_tests = file.path_in_crate().is_some_and(|path| path.starts_with("tests/"));
-    file.crate_folder().is_some_and(|folder| folder != "xtask") && (in_tests || file.is_rust())
+    let is_test = in_tests || file.is_rust() || is_browser_test(file);
+    file.crate_folder().is_some_and(|folder| folder != "xtask") && is_test
+}
+
+/// Tests of pages in a real browser: JavaScript, which says what it shows in the title of each test.
+pub(super) fn is_browser_test(file: &SourceFile) -> bool {
+    file.path.ends_with(".test.js")
 }
 
 fn wrong_number(named: &NamedByTest, known: &BTreeMap<Number, String>) -> Option<Violation> {
@@ -161,6 +167,8 @@ mod tests {
             ("crates/core/src/run.rs", "/// S0-1\n/// S0-9\nfn c7() {} // C9"),
             ("crates/core/tests/scenarios/a.scenario", "shows: S0-2, C9\ngiven C10"),
             ("crates/server/tests/b.json", "{\"why\": \"S4-1\"}"),
+            ("crates/e2e/browser/c.test.js", "test('it waits (S0-8)', () => {});"),
+            ("crates/e2e/browser/helper.js", "// S0-9"),
             ("crates/server/benches/notes.txt", "S0-9"),
             ("crates/xtask/src/main.rs", "// S0-9"),
             ("README.md", "S0-9"),
@@ -171,6 +179,7 @@ mod tests {
             "crates/core/src/run.rs:2 S0-9 is not in docs/requirements.md",
             "crates/core/tests/scenarios/a.scenario:1 C9 is not in docs/requirements.md",
             "crates/server/tests/b.json:1 S4-1 is not in docs/requirements.md",
+            "crates/e2e/browser/c.test.js:1 S0-8 is not in docs/requirements.md",
         ];
         assert_eq!(shown, expected);
     }

@@ -19,6 +19,7 @@ mod malformed;
 mod modes;
 mod nodes;
 mod passes;
+mod pause_order;
 mod printed_command;
 mod push;
 mod repeats;

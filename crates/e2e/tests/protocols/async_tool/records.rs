@@ -128,6 +128,53 @@ async fn a_server_keeps_the_files_up_to_date() {
     says("completed", "idle").await;
 }
 
+/// C9, T16: the mirror has the files of each tenant in a folder of its own: also of one that comes while the server runs, and
+/// nothing of one is in those of the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_mirror_keeps_tenants_apart() {
+    let outside = Outside::answering(json!({})).await;
+    let folder = Setup { server: ", auth: {api_keys: true}", ..Setup::default() }.folder(&outside);
+    let file = folder.path().join("standfast.yaml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, config.replace("{backend: sql,", "{backend: sql, mirror: ./files,")).unwrap();
+    let mut server = serve(folder.path());
+    let mut places = Vec::new();
+    for (tenant, below) in [("default", "files"), ("acme", "files/tenant/acme")] {
+        let made = standfast_testkit::standfast()
+            .args(["keys", "create", "--user", "ann", "--scope", "admin", "--tenant", tenant, "--config"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        server.key = Some(String::from_utf8(made.stdout).unwrap().trim().to_owned());
+        server.begin("s-1").await;
+        let job = outside.jobs(places.len() + 1).await.remove(places.len());
+        let (id, secret) = (text(&job["pendingID"]).to_owned(), text(&job["callbackSecret"]).to_owned());
+        places.push((folder.path().join(below), id, secret));
+    }
+    let says = async |place: &Path, id: &str, status: &str| {
+        until(&format!("{} says {status}", place.display()), async || {
+            let (call, index) = (place.join(format!("pending_tool/{id}.json")), "pending_tool/index.json");
+            let files = [call, place.join(index), place.join("session/ops/s-1.json")];
+            let [call, index, session] = files.map(|file| file.exists().then(|| read(&file)));
+            let (call, index, session) = (call?, index?, session?);
+            let is_only = index["bySession"]["s-1"] == json!([id]) && session["id"] == "s-1";
+            (call["status"] == status && is_only).then_some(())
+        })
+        .await;
+    };
+    for (place, id, secret) in &places {
+        says(place, id, "waiting").await;
+        let body = json!({"pendingID": id, "result": result()});
+        assert_eq!(server.webhook(&body, secret).await.status, 200);
+        says(place, id, "completed").await;
+    }
+    for (place, _, _) in &places {
+        let calls = std::fs::read_dir(place.join("pending_tool")).unwrap();
+        assert_eq!(calls.count(), 2, "one call and the index in {}", place.display());
+    }
+}
+
 /// S2-27, C8: the view `pending_tool_calls` has exactly these columns, and says of every call what the API says.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_view_of_the_database_says_what_the_api_says() {

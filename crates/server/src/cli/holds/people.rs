@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::listing::whole_id;
 use super::{DecisionResponse, HoldBody};
 use crate::cli::client::{Failure, Form, Patience, ServerArgs, ask, read, segment};
 use crate::cli::plain::Text;
 
 #[derive(Debug, Args)]
 pub(super) struct Assign {
-    /// The id of the hold.
+    /// The id of the hold, or its beginning.
     id: String,
     /// Who is to be asked.
     to: String,
@@ -26,7 +27,7 @@ pub(super) struct Assign {
 
 #[derive(Debug, Args)]
 pub(super) struct Delegate {
-    /// The id of the hold.
+    /// The id of the hold, or its beginning.
     id: String,
     /// Who decides in your place.
     to: String,
@@ -39,7 +40,7 @@ pub(super) struct Delegate {
 
 #[derive(Debug, Args)]
 pub(super) struct Reopen {
-    /// The id of the hold.
+    /// The id of the hold, or its beginning.
     id: String,
     /// The new deadline, such as 2026-12-24T18:00:00Z; without limit if there is none.
     #[arg(long, value_name = "INSTANT")]
@@ -84,7 +85,8 @@ pub(super) fn reopen(wanted: &Reopen) -> ExitCode {
 /// Asks the server for one of these, and prints who is asked now.
 pub(super) fn change(asking: &ServerArgs, id: &str, what: &str, body: &str) -> ExitCode {
     ask(asking, |server| {
-        let text = server.post(&format!("/holds/{}/{what}", segment(id)), body, Patience::Usual)?;
+        let id = whole_id(server, id)?;
+        let text = server.post(&format!("/holds/{}/{what}", segment(&id)), body, Patience::Usual)?;
         match server.form {
             Form::Json => Ok::<String, Failure>(text),
             Form::Text => Ok(read::<DecisionResponse>(&text)?.line()),

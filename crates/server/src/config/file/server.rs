@@ -405,6 +405,14 @@ pub struct Limits {
     #[garde(inner(range(min = 1)))]
     #[schemars(extend("default" = 20000))]
     pub max_connections: Option<u32>,
+    /// How many writes may wait for the store on a node before new runs are refused with 503. Decisions and reads are not.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 1024))]
+    pub waiting_writes: Option<u32>,
+    /// How many stored runs may wait for a slot before new ones are refused with 503.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 100000))]
+    pub queued_runs: Option<u64>,
     /// Maximum number of open holds of a run.
     #[garde(inner(range(min = 1)))]
     #[schemars(extend("default" = 64))]

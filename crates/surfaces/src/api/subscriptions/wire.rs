@@ -104,7 +104,7 @@ pub(super) struct DeadLetters {
     pub(super) next_cursor: Option<String>,
 }
 
-/// Events of a run that could not be told.
+/// Events of a run that could not be delivered.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct DeadLetterBody {
     pub(super) id: String,

@@ -16,6 +16,7 @@ const SILENT_MS = 50_000;
 const GATHER_MS = 120;
 const KEYS = 'standfast.keys';
 const TASK = 'standfast.task';
+const WORDS = 'standfast.words';
 
 const base = document.body.dataset.base ?? '';
 
@@ -148,9 +149,11 @@ async function fetchAndMorph() {
     say('The call changed since you saw it. Nothing was decided.', { href: location.href, link: 'Show the current version' });
     return;
   }
-  document.getElementById('live-words')?.remove();
+  const speaking = document.getElementById('live-words');
+  speaking?.remove();
   Idiomorph.morph(document.getElementById('nav'), nav, MORPH);
   Idiomorph.morph(main(), contents, MORPH);
+  if (speaking && isSpeaking(words.turn)) wordsPlace().after(speaking);
   document.title = nav.dataset.title ?? document.title;
   remember();
 }
@@ -168,20 +171,51 @@ function later() {
 
 let words = { turn: -1, no: 0 };
 
+/** Whether the reply of a turn is still to come: the page names the turn that is open while its run works. @param {number} turn */
+const isSpeaking = (turn) => main().dataset.turn !== undefined && Number(main().dataset.turn) <= turn;
+
+/** @returns {Element} */
+const wordsPlace = () => document.querySelector('#main [data-words]') ?? document.querySelector('#main .timeline') ?? main();
+
+/** @param {string} text */
+function showWords(text) {
+  const place = document.createElement('p');
+  place.id = 'live-words';
+  place.className = 'text live-words';
+  place.textContent = text;
+  wordsPlace().after(place);
+  return place;
+}
+
 /** @param {{ turn: number, no: number, text: string }} piece */
 function speak(piece) {
   let place = document.getElementById('live-words');
   if (!place) {
-    place = document.createElement('p');
-    place.id = 'live-words';
-    place.className = 'text live-words';
-    (document.querySelector('#main [data-words]') ?? document.querySelector('#main .timeline') ?? main()).after(place);
+    place = showWords('');
     words = { turn: -1, no: 0 };
   }
   if (piece.no === 1 || piece.turn !== words.turn) place.textContent = piece.no === 1 ? '' : '… ';
   else if (piece.no !== words.no + 1) place.append(' … ');
   place.append(piece.text);
   words = { turn: piece.turn, no: piece.no };
+}
+
+/** Somebody who loads the page again goes on where they were. */
+function keepWords() {
+  const text = document.getElementById('live-words')?.textContent;
+  try {
+    if (text) sessionStorage.setItem(WORDS, JSON.stringify({ run: main().dataset.run, text, ...words }));
+    else sessionStorage.removeItem(WORDS);
+  } catch { /* They come again with the reply. */ }
+}
+
+function recallWords() {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(WORDS) ?? 'null');
+    if (!kept || kept.run !== main().dataset.run || !isSpeaking(kept.turn)) return;
+    showWords(kept.text);
+    words = { turn: kept.turn, no: kept.no };
+  } catch { /* The same. */ }
 }
 
 // ---- The stream, and what to do without one.
@@ -255,7 +289,7 @@ document.addEventListener('visibilitychange', () => {
   connect();
   later();
 });
-addEventListener('pagehide', close);
+addEventListener('pagehide', () => { keepWords(); close(); });
 addEventListener('pageshow', (event) => { if (event.persisted) { connect(); later(); } });
 addEventListener('pointerdown', () => { isPressed = true; }, { capture: true });
 for (const end of ['pointerup', 'pointercancel']) {
@@ -349,7 +383,11 @@ addEventListener('keydown', (event) => {
   const isTyping = target?.matches('input:not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable]') ?? false;
   if (isTyping && target) {
     if (event.key === 'Escape') target.blur();
-    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) /** @type {HTMLTextAreaElement} */ (target).form?.requestSubmit();
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+      // The button says what is decided: without it a form says nothing.
+      const { form: typed } = /** @type {HTMLTextAreaElement} */ (target);
+      typed?.requestSubmit(/** @type {HTMLButtonElement | null} */ (typed.querySelector('button')));
+    }
     return;
   }
   if (event.defaultPrevented || event.repeat && !/^[jk]$/i.test(event.key) || event.ctrlKey || event.metaKey || event.altKey || stored(KEYS) === 'off') return;
@@ -414,5 +452,6 @@ async function recall() {
 for (const loads of document.querySelectorAll('[data-restart]')) loads.addEventListener('click', () => store(TASK, null));
 remember();
 recall();
+recallWords();
 connect();
 document.documentElement.dataset.script = 'ready';

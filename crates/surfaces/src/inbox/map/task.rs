@@ -27,7 +27,7 @@ pub(in crate::inbox) fn task(view: &TaskView) -> Task {
     let status = status(core_status(run), &view.below);
     let claim = run.state.claim.as_ref();
     let claimed = match run.facts.driver {
-        Driver::Outside => told.worker.map(|worker| claimed_by(worker).to_owned()),
+        Driver::Outside | Driver::Gate => told.worker.map(|worker| claimed_by(worker).to_owned()),
         Driver::Loop => run.was_claimed().then(|| run.facts.agent.to_string()),
     };
     let open = view.waits_for.first();
@@ -60,7 +60,7 @@ pub(in crate::inbox) fn task(view: &TaskView) -> Task {
         resume_payload: asked.and_then(|asked| asked.answer.clone()),
         completed_at: told.ended_at.map(rfc3339),
         attempts: match run.facts.driver {
-            Driver::Outside => run.attempts(),
+            Driver::Outside | Driver::Gate => run.attempts(),
             Driver::Loop => u32::from(run.was_claimed()),
         },
         max_attempts: place.map_or(1, |place| place.max_attempts),

@@ -49,8 +49,10 @@ struct DiffShown {
     diff: Option<Diff>,
     /// Why the call would fail, or cannot be shown.
     trouble: Option<String>,
-    /// The file changed after the question was asked.
-    changed_since: Option<ShownInstant>,
+    /// The file is not what it was when the question was asked.
+    is_changed_since: bool,
+    /// When it was written last, where that was after the question.
+    changed_at: Option<ShownInstant>,
 }
 
 #[derive(Debug, Serialize)]
@@ -111,7 +113,7 @@ pub(in crate::web) fn shown(
     match preview {
         Some(CallPreview::FileChange(change)) => {
             call.kind = "diff";
-            call.diff = Some(diff_shown(change, view.row.opened_at, now));
+            call.diff = Some(diff_shown(change, view, now));
         }
         Some(CallPreview::Command(command)) => {
             call.kind = "command";
@@ -142,14 +144,21 @@ pub(in crate::web) fn shown(
     Some(call)
 }
 
-fn diff_shown(change: FileChange, asked_at: Timestamp, now: Timestamp) -> DiffShown {
-    let FileChange { path, before, after } = change;
-    let changed_since = match &before {
-        FileNow::Text { modified_at, .. } if *modified_at > asked_at => {
-            Some(ShownInstant::new(*modified_at, now))
-        }
+fn diff_shown(change: FileChange, view: &HoldView, now: Timestamp) -> DiffShown {
+    let asked_at = view.row.opened_at;
+    let written = match &change.before {
+        FileNow::Text { modified_at, .. } if *modified_at > asked_at => Some(*modified_at),
         FileNow::Text { .. } | FileNow::Missing | FileNow::Unreadable(_) => None,
     };
+    // What it had then is on record; of an older question, and of arguments that were changed since, only its times are.
+    let asked = view.ask.target.as_ref().filter(|target| target.path == change.path);
+    let is_changed_since = match (asked, change.digest()) {
+        (Some(asked), Some(now)) => asked.sha256 != now.sha256,
+        (Some(_), None) => true,
+        (None, _) => written.is_some(),
+    };
+    let changed_at = written.filter(|_| is_changed_since).map(|at| ShownInstant::new(at, now));
+    let FileChange { path, before, after } = change;
     let (what, diff, trouble) = match (&before, after) {
         (_, Err(why)) => ("changed", None, Some(why)),
         (FileNow::Missing, Ok(after)) => ("new file", Some(diff::unified("", &after, DIFF_MAX)), None),
@@ -159,5 +168,5 @@ fn diff_shown(change: FileChange, asked_at: Timestamp, now: Timestamp) -> DiffSh
         }
         (FileNow::Unreadable(why), Ok(_)) => ("changed", None, Some(why.clone())),
     };
-    DiffShown { path, what, diff, trouble, changed_since }
+    DiffShown { path, what, diff, trouble, is_changed_since, changed_at }
 }

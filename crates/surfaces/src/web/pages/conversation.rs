@@ -79,6 +79,8 @@ pub(in crate::web) struct State {
     /// The run that goes on, or went on last.
     task: Option<String>,
     seq: u64,
+    /// The turn that a model may be speaking in, counted from 0.
+    turn: Option<u32>,
     /// `paused`, `working`, `waiting` or `over`.
     word: &'static str,
     text: &'static str,
@@ -194,7 +196,8 @@ pub(in crate::web) fn state(last: Option<(&Run, &[Envelope])>) -> State {
         Status::Ended(_) => ("over", ""),
     };
     let (task, seq) = (Some(run.facts.id.to_string()), run.state.seq.0);
-    State { task, seq, word, text, asked: first_words(log) }
+    let turn = (word == "working").then_some(run.state.turn);
+    State { task, seq, turn, word, text, asked: first_words(log) }
 }
 
 fn is_paused(status: Status) -> bool {

@@ -20,8 +20,9 @@ use super::call::{self, CallShown, RiskShown};
 use super::context::{self, Consequences, Conversation};
 use crate::html::{Failure, PostedForm};
 use crate::labels;
-use crate::labels::hidden::{escaped_json, is_hidden_in_lines};
+use crate::labels::hidden::{count_hidden, escaped_json};
 use crate::web::fields::{AnswerForm, Field};
+use crate::web::json_view::DataShown;
 
 /// Characters of a question that is the title of its page; a longer one stands below.
 const TITLE_MAX: usize = 200;
@@ -64,7 +65,7 @@ pub(in crate::web) struct HoldPage {
     reason: Option<String>,
     question: Option<String>,
     prompt: Option<String>,
-    data: Option<String>,
+    data: Option<DataShown>,
     /// The page of the login that is wanted.
     login: Option<String>,
     /// Whether the login is for whoever looks.
@@ -269,7 +270,7 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         prompt: own_prompt(view),
         login: login(view),
         may_log_in: view.may_log_in,
-        data,
+        data: ask.data.as_ref().and_then(DataShown::of),
         interim,
         external_ref: ask.external_ref.clone(),
         call,
@@ -411,8 +412,4 @@ fn decided(
 fn readable(json: &str) -> String {
     serde_json::from_str::<serde_json::Value>(json)
         .map_or_else(|_| json.to_owned(), |value| value.to_string())
-}
-
-fn count_hidden(text: &str) -> usize {
-    text.chars().filter(|c| is_hidden_in_lines(*c)).count()
 }

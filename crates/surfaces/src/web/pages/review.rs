@@ -1,8 +1,10 @@
 //! Several holds on one page, each with what it decides, before they are decided together; and what came of it.
 //!
-//! Approvals only: anything else needs an answer of its own and is listed with a link.
+//! Approvals are decided together, with one button. A question has the form of its answer here; what needs more room than that
+//! is listed with a link.
 
 use serde::Serialize;
+use standfast_core::hold::HoldKind;
 use standfast_core::time::Timestamp;
 use standfast_engine::HoldView;
 use standfast_engine::tool::preview::CallPreview;
@@ -10,6 +12,7 @@ use standfast_engine::tool::preview::CallPreview;
 use super::call::{self, CallShown, RiskShown};
 use super::{ShownInstant, waiting};
 use crate::labels;
+use crate::web::widget::{self, Widget, WidgetFailure};
 
 /// The page.
 #[derive(Debug, Serialize)]
@@ -42,21 +45,40 @@ pub(in crate::web) struct ReviewItem {
     decided: Option<String>,
     /// Whether it can be decided together with others.
     pub(in crate::web) is_open: bool,
+    /// Where its answer is given.
+    widget: Option<Widget>,
     /// Why it cannot.
     why_not: Option<&'static str>,
     /// What went wrong with the decision that was just tried.
     pub(in crate::web) failure: Option<String>,
 }
 
-pub(in crate::web) fn item(view: &HoldView, preview: Option<CallPreview>, now: Timestamp) -> ReviewItem {
-    let row = &view.row;
-    let is_approval = row.kind == standfast_core::hold::HoldKind::Approval;
-    let why_not = match (row.closed.is_some(), is_approval, view.may_decide) {
-        (true, _, _) => None,
-        (false, false, _) => Some("It needs an answer of its own."),
-        (false, true, false) => Some("You are not one of its approvers."),
-        (false, true, true) => None,
+/// A review as its address names it, and the answer in it that was just tried.
+pub(in crate::web) struct ReviewParts<'a> {
+    /// Its holds and the list that they are from, as an address has them.
+    pub(in crate::web) query: &'a str,
+    pub(in crate::web) tried: Option<&'a WidgetFailure>,
+    pub(in crate::web) now: Timestamp,
+}
+
+pub(in crate::web) fn item(
+    view: &HoldView,
+    preview: Option<CallPreview>,
+    review: &ReviewParts<'_>,
+) -> ReviewItem {
+    let (row, now) = (&view.row, review.now);
+    let is_approval = row.kind == HoldKind::Approval;
+    let is_question = row.kind == HoldKind::Input && view.ask.child.is_none();
+    let why_not = match (row.closed.is_some(), view.may_decide) {
+        (true, _) => None,
+        (false, false) => Some("You are not one of its approvers."),
+        (false, true) if is_approval || is_question => None,
+        (false, true) => Some("It needs a page of its own."),
     };
+    let widget = (is_question && row.closed.is_none() && view.may_decide).then(|| {
+        let action = format!("/review/{}?{}", row.id, review.query);
+        widget::widget(view, action, now, review.tried)
+    });
     let decided = row.closed.as_ref().map(|closed| {
         format!("{} by {}", labels::decision(Some(row.kind), closed.how), labels::actor(&closed.by))
     });
@@ -74,7 +96,15 @@ pub(in crate::web) fn item(view: &HoldView, preview: Option<CallPreview>, now: T
         is_open: row.closed.is_none() && is_approval && view.may_decide,
         decided,
         why_not,
+        widget,
         failure: None,
+    }
+}
+
+impl ReviewItem {
+    /// Whether it has a form of its own.
+    pub(in crate::web) fn has_form(&self) -> bool {
+        self.widget.is_some()
     }
 }
 

@@ -26,8 +26,6 @@ pub(in crate::web) struct RunPage {
     run: RunItem,
     usage: Option<String>,
     holds: Vec<OpenHold>,
-    /// Runs that it started, and theirs.
-    below: Vec<ShownSubRun>,
     /// Events before the part that is shown, and where that begins.
     earlier: usize,
     before: Option<u64>,
@@ -42,6 +40,8 @@ pub(in crate::web) struct RunPage {
     is_busy: bool,
     /// It waits for somebody.
     is_paused: bool,
+    /// The turn that a model may be speaking in, counted from 0: its words are shown until they are on record.
+    turn: Option<u32>,
     timeline: Vec<ShownEvent>,
 }
 
@@ -155,6 +155,8 @@ struct ShownEvent {
     tone: &'static str,
     said: Vec<Line>,
     hold: Option<String>,
+    /// The run that it started, with its own timeline.
+    below: Option<Box<ShownSubRun>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -179,11 +181,15 @@ pub(in crate::web) fn item(row: &RunRow, log: &[Envelope], now: Timestamp) -> Ru
 
 /// The runs that a log says were started.
 pub(in crate::web) fn children(log: &[Envelope]) -> Vec<RunId> {
-    let child = |envelope: &Envelope| match &envelope.event {
+    log.iter().filter_map(|envelope| child(&envelope.event)).collect()
+}
+
+/// The run that an event started.
+fn child(event: &Event) -> Option<RunId> {
+    match event {
         Event::HoldOpened(opened) => opened.ask.child,
         _ => None,
-    };
-    log.iter().filter_map(child).collect()
+    }
 }
 
 pub(in crate::web) fn page(
@@ -206,12 +212,15 @@ pub(in crate::web) fn page(
     let shown = &log[first..end];
     let usage = run.state.usage;
     let status = status(run);
+    let is_busy = match status {
+        Status::Queued | Status::Working => true,
+        Status::Claimed | Status::Retrying(_) | Status::Held(_) | Status::Ended(_) => false,
+    };
     RunPage {
         run: run_item(run, log, now),
         usage: (usage.tokens() > 0)
             .then(|| format!("{} input tokens, {} output tokens", usage.input, usage.output)),
         holds: run.state.holds.iter().map(open).collect(),
-        below: below.iter().map(|below| sub_run(below, now)).collect(),
         earlier: first,
         before: shown.first().map(|envelope| envelope.seq.0),
         has_later: end < log.len(),
@@ -219,12 +228,10 @@ pub(in crate::web) fn page(
         result: view.result.as_ref().and_then(Body::inline).map(str::to_owned),
         reason: view.reason.clone(),
         is_over: run.outcome().is_some(),
-        is_busy: match status {
-            Status::Queued | Status::Working => true,
-            Status::Claimed | Status::Retrying(_) | Status::Held(_) | Status::Ended(_) => false,
-        },
+        is_busy,
         is_paused: matches!(status, Status::Held(_)),
-        timeline: timeline(run, log, shown, now),
+        timeline: timeline(run, log, shown, &Below { runs: below, now }),
+        turn: is_busy.then_some(run.state.turn),
     }
 }
 
@@ -236,11 +243,18 @@ fn is_retry(event: &Event) -> bool {
     }
 }
 
-fn sub_run(below: &SubRun, now: Timestamp) -> ShownSubRun {
-    let first = below.log.len().saturating_sub(SUB_EVENTS_MAX);
+/// What the timelines of a page are made of beside their logs.
+struct Below<'a> {
+    /// Runs that were started, and theirs, as far as they are shown.
+    runs: &'a [SubRun],
+    now: Timestamp,
+}
+
+fn sub_run(sub: &SubRun, below: &Below<'_>) -> ShownSubRun {
+    let first = sub.log.len().saturating_sub(SUB_EVENTS_MAX);
     ShownSubRun {
-        run: run_item(&below.run, &below.log, now),
-        timeline: timeline(&below.run, &below.log, &below.log[first..], now),
+        run: run_item(&sub.run, &sub.log, below.now),
+        timeline: timeline(&sub.run, &sub.log, &sub.log[first..], below),
         left_out: first,
     }
 }
@@ -280,7 +294,8 @@ fn first_words(log: &[Envelope]) -> Option<String> {
 }
 
 /// The events of a part of a log, in words. A decision is told by the kind of its hold, which may stand before the part.
-fn timeline(run: &Run, log: &[Envelope], shown: &[Envelope], now: Timestamp) -> Vec<ShownEvent> {
+/// A run that an event started stands within it.
+fn timeline(run: &Run, log: &[Envelope], shown: &[Envelope], below: &Below<'_>) -> Vec<ShownEvent> {
     let kinds: Vec<(HoldKey, HoldKind)> = log
         .iter()
         .filter_map(|envelope| match &envelope.event {
@@ -298,10 +313,13 @@ fn timeline(run: &Run, log: &[Envelope], shown: &[Envelope], now: Timestamp) -> 
             kind: event.kind(),
             title: told.title,
             who: if is_model { run.facts.agent.to_string() } else { labels::actor(actor) },
-            at: ShownInstant::new(*at, now),
+            at: ShownInstant::new(*at, below.now),
             tone: svg::tone(event),
             said: told.said.into_iter().map(|said| line(said, is_model)).collect(),
             hold: hold.map(|key| HoldId { run: run.facts.id, key }.to_string()),
+            below: child(event)
+                .and_then(|child| below.runs.iter().find(|sub| sub.run.facts.id == child))
+                .map(|sub| Box::new(sub_run(sub, below))),
         }
     };
     shown.iter().map(event).collect()

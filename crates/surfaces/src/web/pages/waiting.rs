@@ -27,6 +27,8 @@ pub(in crate::web) struct WaitingPage {
     pub(in crate::web) kinds: Vec<KindLink>,
     /// How many there are of every kind.
     pub(in crate::web) total: u64,
+    /// Stands behind the numbers where more were not counted.
+    pub(in crate::web) more: &'static str,
     pub(in crate::web) filters: FilterForm,
     pub(in crate::web) items: Vec<Item>,
     /// The filters as they stand in an address, and as one value of another.
@@ -91,8 +93,8 @@ pub(in crate::web) struct Item {
     assignee: Option<String>,
     risk: Option<RiskShown>,
     may_decide: bool,
-    /// Whether it can be decided together with others.
-    is_approval: bool,
+    /// Whether it can be decided on one page with others.
+    is_selectable: bool,
 }
 
 impl Pager {
@@ -130,14 +132,16 @@ impl Pager {
 pub(in crate::web) fn page(
     filters: &PendingFilters,
     found: &HoldsFound,
-    counts: &[(HoldKind, u64)],
+    (counts, is_cut): (&[(HoldKind, u64)], bool),
     settings: &Settings,
     now: Timestamp,
 ) -> WaitingPage {
     let query = filters.query();
+    let total = counts.iter().map(|(_, count)| count).sum();
     WaitingPage {
         kinds: kinds(filters, counts),
-        total: counts.iter().map(|(_, count)| count).sum(),
+        total,
+        more: if is_cut { "+" } else { "" },
         filters: form(filters, settings),
         items: found.items.iter().map(|view| item(view, now)).collect(),
         queue: encoded(&query),
@@ -217,7 +221,7 @@ pub(in crate::web) fn item(view: &HoldView, now: Timestamp) -> Item {
         assignee: row.assignee.as_ref().map(ToString::to_string),
         risk: call::risk(view.risk),
         may_decide: view.may_decide,
-        is_approval: row.kind == HoldKind::Approval,
+        is_selectable: view.may_decide && matches!(row.kind, HoldKind::Approval | HoldKind::Input),
     }
 }
 

@@ -1,0 +1,203 @@
+//! Hooks of coding agents against the real program: over HTTP, and over `standfast hook` as the clients call it.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use standfast_testkit::{text, until_found};
+
+use super::{Server, plain, serve};
+
+fn bash(event: &str, call: &str) -> Value {
+    json!({"session_id": "s-1", "cwd": "/w", "hook_event_name": event, "tool_name": "send_refund",
+        "tool_input": {"amount": 40}, "tool_use_id": call, "permission_mode": "default"})
+}
+
+async fn decide(server: &Server, resolution: &Value) {
+    let hold = until_found("a hold", async || server.open_holds().await.first().cloned()).await;
+    let resolved = server.resolve(&hold["id"], resolution).await;
+    assert_eq!(resolved.status, 200, "{resolved:?}");
+}
+
+fn decision(answer: &Value) -> (&str, &str) {
+    let said = &answer["hookSpecificOutput"];
+    (text(&said["permissionDecision"]), text(&said["permissionDecisionReason"]))
+}
+
+/// Claude Code over HTTP: no rule is silence, nobody yet is what `then` says and leaves the request open, a repeat attaches and
+/// is allowed once, what ran comes back as the outcome, and a second hook for the same call does not let it run again.
+#[tokio::test]
+async fn claude_code_over_http() {
+    let (_folder, server) = plain();
+    let mut other = bash("PreToolUse", "t0");
+    other["tool_name"] = json!("Read");
+    assert_eq!(server.http.post("/hooks/claude-code", &other).await.body, json!({}), "no rule");
+    let mut denied = bash("PreToolUse", "t0");
+    denied["tool_name"] = json!("drop_table");
+    let answer = server.http.post("/hooks/claude-code", &denied).await.body;
+    assert_eq!(decision(&answer).0, "deny");
+    assert!(decision(&answer).1.contains("ask the owner of the data"), "{answer}");
+    for then in ["deny", "ask", "defer"] {
+        let path = format!("/hooks/claude-code?wait=0&then={then}");
+        let answer = server.http.post(&path, &bash("PreToolUse", "t1")).await.body;
+        assert_eq!(decision(&answer).0, then, "{answer}");
+        assert!(decision(&answer).1.contains("Nobody has decided yet"), "{answer}");
+    }
+    assert_eq!(server.open_holds().await.len(), 1, "giving up leaves one request open");
+    let (waits, yes) = (bash("PreToolUse", "t1"), json!({"resolution": "approve"}));
+    let (answer, ()) =
+        tokio::join!(server.http.post("/hooks/claude-code?wait=50", &waits), decide(&server, &yes));
+    assert_eq!(decision(&answer.body).0, "allow", "{answer:?}");
+    let again = server.http.post("/hooks/claude-code", &bash("PreToolUse", "t1")).await.body;
+    assert_eq!(decision(&again).0, "deny", "it was let run once: {again}");
+    let mut after = bash("PostToolUse", "t1");
+    after["tool_response"] = json!({"stdout": "paid"});
+    assert_eq!(server.http.post("/hooks/claude-code", &after).await.body, json!({}));
+    let runs = server.http.get("/api/v1/runs?agent=gate").await.body;
+    let done = runs["runs"].as_array().unwrap().iter().filter(|run| run["status"] == "completed").count();
+    assert_eq!(done, 1, "{runs}");
+    // The reviewer's other arguments reach the client.
+    let (waits, less) =
+        (bash("PreToolUse", "t2"), json!({"resolution": "approve", "arguments": {"amount": 4}}));
+    let (answer, ()) =
+        tokio::join!(server.http.post("/hooks/claude-code?wait=50", &waits), decide(&server, &less));
+    assert_eq!(answer.body["hookSpecificOutput"]["updatedInput"], json!({"amount": 4}), "{answer:?}");
+    // A decision at the terminal leaves no button behind.
+    server.http.post("/hooks/claude-code?wait=0&then=ask", &bash("PreToolUse", "t3")).await;
+    assert_eq!(server.open_holds().await.len(), 1);
+    server.http.post("/hooks/claude-code", &bash("PermissionDenied", "t3")).await;
+    assert!(server.open_holds().await.is_empty());
+    server.http.post("/hooks/claude-code?wait=0&then=ask", &bash("PreToolUse", "t4")).await;
+    server.http.post("/hooks/claude-code", &bash("PostToolUse", "t4")).await;
+    assert!(server.open_holds().await.is_empty(), "it ran, so somebody decided there");
+}
+
+/// Clients that have no names for calls: a repeat while nobody has decided attaches, and once the call ran the same call again is
+/// a new decision. What is not JSON is held although no rule is about it.
+#[tokio::test]
+async fn clients_without_names_for_calls() {
+    let (_folder, server) = plain();
+    let before = json!({"session_id": "g", "hook_event_name": "BeforeTool", "tool_name": "send_refund", "tool_input": {"a": 1}});
+    for _ in 0..2 {
+        let answer = server.http.post("/hooks/gemini?wait=0", &before).await.body;
+        assert_eq!(answer["decision"], "deny", "{answer}");
+    }
+    assert_eq!(server.open_holds().await.len(), 1);
+    decide(&server, &json!({"resolution": "approve"})).await;
+    assert_eq!(server.http.post("/hooks/gemini?wait=0", &before).await.body, json!({"decision": "allow"}));
+    let after = json!({"session_id": "g", "hook_event_name": "AfterTool", "tool_name": "send_refund", "tool_input": {"a": 1}, "tool_response": "ok"});
+    assert_eq!(server.http.post("/hooks/gemini", &after).await.text, "");
+    let next = server.http.post("/hooks/gemini?wait=0", &before).await.body;
+    assert_eq!(next["decision"], "deny", "another run of it is another decision: {next}");
+    assert_eq!(server.open_holds().await.len(), 1);
+    let odd = json!({"sessionId": "c", "toolName": "anything", "toolArgs": "rm -rf /"});
+    let answer = server.http.post("/hooks/copilot?wait=0", &odd).await.body;
+    assert_eq!(answer["permissionDecision"], "deny", "held, not passed: {answer}");
+    assert_eq!(server.open_holds().await.len(), 2);
+}
+
+fn hook(server: &str, arguments: &[&str], event: &str) -> Output {
+    let mut command = standfast_testkit::standfast();
+    command.arg("hook").args(arguments).args(["--server", server]).env_remove("STANDFAST_KEY");
+    piped(&mut command, event)
+}
+
+fn piped(command: &mut Command, event: &str) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(event.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// `standfast hook`: the answer on standard output, and a server that cannot be asked blocks with a sentence that says how to
+/// switch it off. A server that is killed while somebody waits costs nothing but the time.
+#[tokio::test]
+async fn the_command_waits_over_a_restart_and_fails_closed() {
+    let (folder, server) = plain();
+    let event = bash("PreToolUse", "t1").to_string();
+    let away = hook("http://127.0.0.1:9", &["--client", "claude-code", "--wait", "0"], &event);
+    let said = String::from_utf8_lossy(&away.stderr).into_owned();
+    assert_eq!(away.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("could not be asked") && said.contains("standfast hook uninstall claude-code"),
+        "{said}"
+    );
+    assert!(away.stdout.is_empty());
+    let bad = hook(&server.program.base, &["--client", "claude-code", "--wait", "0"], "{}x");
+    assert_eq!(bad.status.code(), Some(2), "{bad:?}");
+    let now = hook(&server.program.base, &["--client", "codex", "--wait", "0"], &event);
+    let answer: Value = serde_json::from_slice(&now.stdout).unwrap();
+    assert_eq!((now.status.code(), decision(&answer).0), (Some(0), "deny"), "{now:?}");
+    let port = server.program.base.rsplit(':').next().unwrap().to_owned();
+    let base = server.program.base.clone();
+    let waiting = tokio::task::spawn_blocking(move || {
+        hook(&base, &["--client", "claude-code", "--wait", "600"], &event)
+    });
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    drop(server);
+    let mut command = standfast_testkit::standfast();
+    command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--config"]);
+    command.arg(folder.path().join("standfast.yaml")).arg("--data").arg(folder.path().join("data"));
+    let program = standfast_testkit::start(command.env("RUST_LOG", "warn"));
+    let http = standfast_testkit::http::Http::new(&program.base);
+    let server = Server { program, http };
+    decide(&server, &json!({"resolution": "approve"})).await;
+    let done = waiting.await.unwrap();
+    let answer: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!((done.status.code(), decision(&answer).0), (Some(0), "allow"), "{done:?}");
+}
+
+/// `hook install` shows what changes, changes nothing with `--dry-run`, keeps what was there, and can be taken back.
+#[test]
+fn the_hook_is_installed_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = standfast_testkit::standfast();
+        command.arg("hook").args(arguments).arg("--project").arg(folder.path());
+        let done = command.stdin(Stdio::null()).output().unwrap();
+        (done.status.code(), String::from_utf8(done.stdout).unwrap() + &String::from_utf8_lossy(&done.stderr))
+    };
+    let file = folder.path().join(".claude/settings.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let own = "{\n  \"model\": \"x\"\n}\n";
+    std::fs::write(&file, own).unwrap();
+    let (code, said) = run(&["install", "claude-code", "--dry-run"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("+ ") && said.contains("standfast hook --client claude-code"), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), own);
+    let (code, said) = run(&["install", "claude-code"]);
+    assert_eq!(code, Some(2), "nobody can be asked: {said}");
+    let (code, said) = run(&["install", "claude-code", "--yes"]);
+    assert_eq!(code, Some(0), "{said}");
+    let installed: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let hook = &installed["hooks"]["PreToolUse"][0]["hooks"][0];
+    assert_eq!(
+        (&hook["onFailure"], &hook["timeout"], &installed["model"]),
+        (&json!("block"), &json!(86400), &json!("x"))
+    );
+    let (_, said) = run(&["uninstall", "claude-code", "--yes"]);
+    assert!(said.contains("- "), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), own);
+    let (code, said) = run(&["install", "emacs"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("claude-code"), "the clients are named: {said}");
+}
+
+/// Unknown clients and arguments are named; a key that may not open gates is told so.
+#[tokio::test]
+async fn mistakes_of_hooks_are_named() {
+    let (folder, server) = plain();
+    let event = bash("PreToolUse", "t");
+    for (path, body, status, says) in [
+        ("/hooks/emacs", &event, 404, "the clients are: claude-code, codex"),
+        ("/hooks/claude-code?whait=1", &event, 400, "whait"),
+        ("/hooks/claude-code?then=approve", &event, 400, "approve"),
+        ("/hooks/claude-code", &json!({"hook_event_name": "PreToolUse"}), 422, "no session_id"),
+    ] {
+        let refused = server.http.post(path, body).await;
+        assert_eq!(refused.status, status, "{path}: {refused:?}");
+        assert!(text(&refused.body["detail"]).contains(says), "{path}: {refused:?}");
+    }
+    drop(server);
+    let _ = serve(folder.path(), "data");
+}

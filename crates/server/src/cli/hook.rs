@@ -1,0 +1,171 @@
+//! `standfast hook`: what a coding agent calls before and after it runs something, and how that is set up.
+//!
+//! Reads the client's event from standard input, asks a server, prints the client's answer. Where the server cannot be asked it
+//! blocks: exit code 2, and a sentence that says why and how to switch it off. What the answers are is the server's business
+//! (`/hooks/{client}`); the settings of clients are `install.rs`.
+
+mod install;
+
+use std::io::Read;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::client::{Failure, Form, Patience, Server, ServerArgs};
+use super::plain::plain;
+
+/// The answer of a server that has none yet; the server says the same.
+const WAIT: &str = r#"{"standfast":"wait"}"#;
+
+/// How long one request waits, in seconds.
+const STRETCH: u64 = 20;
+
+/// How long a server that is away is waited for: it may be restarting.
+const AWAY: Duration = Duration::from_secs(60);
+
+/// What a coding agent calls, or the setup of it.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Hook {
+    #[command(subcommand)]
+    command: Option<HookCommand>,
+    #[command(flatten)]
+    call: HookCall,
+}
+
+#[derive(Debug, Subcommand)]
+enum HookCommand {
+    /// Add the hook to the settings of a coding agent; shows what changes first.
+    Install(install::Install),
+    /// Remove it again.
+    Uninstall(install::Install),
+}
+
+#[derive(Debug, Args)]
+struct HookCall {
+    /// The coding agent that calls.
+    #[arg(long)]
+    client: Option<ClientName>,
+    /// How many seconds to wait for a decision. Must be less than the client's own limit: many clients let a call through
+    /// when their hook takes too long.
+    #[arg(long, default_value_t = STRETCH)]
+    wait: u64,
+    /// What the client is told when nobody has decided by then. The request stays open all the same.
+    #[arg(long, default_value = "deny")]
+    then: ThenWord,
+    #[command(flatten)]
+    asking: ServerArgs,
+}
+
+/// A coding agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ClientName {
+    ClaudeCode,
+    Codex,
+    Copilot,
+    Gemini,
+    Cursor,
+    Opencode,
+}
+
+impl ClientName {
+    fn name(self) -> &'static str {
+        match self {
+            ClientName::ClaudeCode => "claude-code",
+            ClientName::Codex => "codex",
+            ClientName::Copilot => "copilot",
+            ClientName::Gemini => "gemini",
+            ClientName::Cursor => "cursor",
+            ClientName::Opencode => "opencode",
+        }
+    }
+}
+
+/// What a client is told when nobody has decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ThenWord {
+    /// Not now; the model may repeat the call.
+    Deny,
+    /// The client asks its own user (Claude Code).
+    Ask,
+    /// The client ends, and is resumed later (Claude Code with -p).
+    Defer,
+}
+
+impl ThenWord {
+    fn word(self) -> &'static str {
+        match self {
+            ThenWord::Deny => "deny",
+            ThenWord::Ask => "ask",
+            ThenWord::Defer => "defer",
+        }
+    }
+}
+
+impl Hook {
+    pub(super) fn run(&self) -> ExitCode {
+        match &self.command {
+            Some(HookCommand::Install(install)) => install.run(install::Change::Install),
+            Some(HookCommand::Uninstall(install)) => install.run(install::Change::Uninstall),
+            None => self.call.run(),
+        }
+    }
+}
+
+impl HookCall {
+    fn run(&self) -> ExitCode {
+        match self.answer() {
+            Ok(answer) => {
+                if !answer.is_empty() {
+                    println!("{answer}");
+                }
+                ExitCode::SUCCESS
+            }
+            Err(why) => {
+                let client = self.client.map_or("CLIENT", ClientName::name);
+                eprintln!(
+                    "Not executed: Standfast could not be asked whether this call may run ({}). Nothing runs without it; to \
+                     switch it off: standfast hook uninstall {client}",
+                    plain(why.trim())
+                );
+                ExitCode::from(2)
+            }
+        }
+    }
+
+    fn answer(&self) -> Result<String, String> {
+        let client = self.client.ok_or("no --client is named")?;
+        let mut event = String::new();
+        std::io::stdin().read_to_string(&mut event).map_err(|error| format!("standard input: {error}"))?;
+        let server = Server::at(&self.asking, Form::Json).map_err(in_words)?;
+        let began = Instant::now();
+        let mut away_since = None;
+        loop {
+            let left = self.wait.saturating_sub(began.elapsed().as_secs());
+            let (wait, then) = if left > STRETCH { (STRETCH, "wait") } else { (left, self.then.word()) };
+            let path = format!("/hooks/{}?wait={wait}&then={then}", client.name());
+            match server.post(&path, &event, Patience::Any) {
+                Ok(answer) if answer.trim() == WAIT => away_since = None,
+                Ok(answer) => return Ok(answer),
+                // A repeat attaches to the same request for approval, so trying again is safe.
+                Err(Failure::CouldNotAsk(why)) => {
+                    let since: &mut Instant = away_since.get_or_insert_with(Instant::now);
+                    let patience = AWAY.min(Duration::from_secs(left));
+                    if since.elapsed() >= patience {
+                        return Err(why);
+                    }
+                    std::thread::sleep(Duration::from_millis(500));
+                }
+                Err(refused @ Failure::Refused { .. }) => return Err(in_words(refused)),
+            }
+        }
+    }
+}
+
+fn in_words(failure: Failure) -> String {
+    match failure {
+        Failure::Refused { said, .. } => said,
+        Failure::CouldNotAsk(why) => why,
+    }
+}

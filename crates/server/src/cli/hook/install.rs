@@ -1,0 +1,423 @@
+//! The hook in the settings of coding agents: what is added, what is removed, and the difference that people see first.
+//!
+//! Files keep the order and the text of everything that is not ours. What is ours is known by its command.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::ClientName;
+
+/// What every hook of ours begins with.
+const OURS: &str = "standfast hook --client ";
+
+/// How long clients let the hook wait, in seconds; the hook itself answers sooner.
+const LIMIT: u64 = 86_400;
+const WAIT: u64 = 86_000;
+
+/// Which client, and where.
+#[derive(Debug, Args)]
+pub(super) struct Install {
+    /// The coding agent.
+    client: ClientName,
+    /// The project whose settings are changed. Default: the current directory.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    project: PathBuf,
+    /// Show what would change, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
+}
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Install,
+    Uninstall,
+}
+
+impl Install {
+    pub(super) fn run(&self, change: Change) -> ExitCode {
+        match self.apply(change) {
+            Ok(said) => {
+                print!("{said}");
+                ExitCode::SUCCESS
+            }
+            Err(why) => {
+                eprintln!("standfast: {why}");
+                ExitCode::from(2)
+            }
+        }
+    }
+
+    fn apply(&self, change: Change) -> Result<String, String> {
+        let file = self.project.join(place(self.client));
+        let shown = file.display();
+        let before = match std::fs::read_to_string(&file) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(format!("{shown} cannot be read: {error}")),
+        };
+        let after = changed(self.client, change, before.as_deref())
+            .map_err(|why| format!("{shown} was not changed: {why}"))?;
+        if before == after {
+            return Ok(format!("{shown}: nothing to change\n"));
+        }
+        let difference = difference(before.as_deref().unwrap_or(""), after.as_deref().unwrap_or(""));
+        print!("{shown}\n{difference}");
+        if self.dry_run {
+            return Ok("nothing was changed (--dry-run)\n".to_owned());
+        }
+        if !self.yes && !confirmed()? {
+            return Ok("nothing was changed\n".to_owned());
+        }
+        write(&file, after.as_deref()).map_err(|error| format!("{shown} cannot be written: {error}"))?;
+        let more = match (change, self.client) {
+            (Change::Install, ClientName::Codex) => {
+                "Codex runs hooks only when they are trusted: look at /hooks there.\n"
+            }
+            (Change::Install, _) => "Name the server and the key for it: STANDFAST_SERVER, STANDFAST_KEY.\n",
+            (Change::Uninstall, _) => "",
+        };
+        Ok(format!("{shown} was changed\n{more}"))
+    }
+}
+
+fn confirmed() -> Result<bool, String> {
+    if !std::io::stdin().is_terminal() {
+        return Err("nobody can be asked here; say --yes, or look with --dry-run".to_owned());
+    }
+    print!("Write it? [y/N] ");
+    let _ = std::io::stdout().flush();
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(|error| error.to_string())?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+fn write(file: &Path, text: Option<&str>) -> std::io::Result<()> {
+    match text {
+        None => std::fs::remove_file(file),
+        Some(text) => {
+            if let Some(folder) = file.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            // In one step, so that nobody reads half a file.
+            let beside = file.with_extension("standfast-new");
+            std::fs::write(&beside, text)?;
+            std::fs::rename(&beside, file)
+        }
+    }
+}
+
+/// Where a client keeps the settings of a project.
+fn place(client: ClientName) -> &'static str {
+    match client {
+        ClientName::ClaudeCode => ".claude/settings.json",
+        ClientName::Codex => ".codex/hooks.json",
+        ClientName::Copilot => ".github/hooks/standfast.json",
+        ClientName::Gemini => ".gemini/settings.json",
+        ClientName::Cursor => ".cursor/hooks.json",
+        ClientName::Opencode => ".opencode/plugin/standfast.js",
+    }
+}
+
+/// The hooks of a client, each with what is added to its list.
+fn entries(client: ClientName) -> Vec<(&'static str, String)> {
+    let command = format!("{OURS}{} --wait {WAIT}", client.name());
+    let quoted = serde_json::Value::from(command).to_string();
+    let claude = |more: &str| {
+        format!(
+            r#"{{"matcher": "*", "hooks": [{{"type": "command", "command": {quoted}, "timeout": {LIMIT}{more}}}]}}"#
+        )
+    };
+    match client {
+        ClientName::ClaudeCode => vec![
+            ("PreToolUse", claude(r#", "onFailure": "block""#)),
+            ("PostToolUse", claude("")),
+            ("PostToolUseFailure", claude("")),
+            ("PermissionDenied", claude("")),
+        ],
+        ClientName::Codex => vec![("PreToolUse", claude("")), ("PostToolUse", claude(""))],
+        ClientName::Gemini => {
+            let entry = format!(
+                r#"{{"matcher": "*", "hooks": [{{"name": "standfast", "type": "command", "command": {quoted}, "timeout": {}}}]}}"#,
+                LIMIT * 1000
+            );
+            vec![("BeforeTool", entry.clone()), ("AfterTool", entry)]
+        }
+        ClientName::Copilot => {
+            let entry = format!(r#"{{"type": "command", "bash": {quoted}, "timeoutSec": {LIMIT}}}"#);
+            vec![("preToolUse", entry.clone()), ("postToolUse", entry)]
+        }
+        ClientName::Cursor => {
+            let entry = format!(r#"{{"command": {quoted}}}"#);
+            ["beforeShellExecution", "beforeMCPExecution", "afterShellExecution", "afterMCPExecution"]
+                .map(|hook| (hook, entry.clone()))
+                .to_vec()
+        }
+        ClientName::Opencode => Vec::new(),
+    }
+}
+
+/// The file after the change; none when it is to be removed.
+fn changed(client: ClientName, change: Change, before: Option<&str>) -> Result<Option<String>, String> {
+    if client == ClientName::Opencode {
+        return match (change, before) {
+            (Change::Install, Some(text)) if !text.contains(OURS) => {
+                Err("another plugin has this name".to_owned())
+            }
+            (Change::Install, _) => Ok(Some(PLUGIN.to_owned())),
+            (Change::Uninstall, Some(text)) if text.contains(OURS) => Ok(None),
+            (Change::Uninstall, other) => Ok(other.map(str::to_owned)),
+        };
+    }
+    let Some(text) = before.filter(|text| !text.trim().is_empty()) else {
+        return Ok(match change {
+            Change::Install => Some(installed(client, Members::default())?),
+            Change::Uninstall => before.map(str::to_owned),
+        });
+    };
+    let members: Members =
+        serde_json::from_str(text).map_err(|error| format!("it is not a JSON object: {error}"))?;
+    if change == Change::Uninstall && !text.contains(OURS) {
+        return Ok(Some(text.to_owned()));
+    }
+    let cleaned = without_ours(members)?;
+    match change {
+        Change::Install => installed(client, cleaned).map(Some),
+        Change::Uninstall if cleaned.0.iter().all(|(name, _)| name == "version") => Ok(None),
+        Change::Uninstall => Ok(Some(cleaned.text(0))),
+    }
+}
+
+fn installed(client: ClientName, mut settings: Members) -> Result<String, String> {
+    let has_version = matches!(client, ClientName::Copilot | ClientName::Cursor);
+    if has_version && settings.get("version").is_none() {
+        settings.0.insert(0, ("version".to_owned(), raw("1".to_owned())?));
+    }
+    let mut hooks = settings.hooks()?;
+    for (hook, entry) in entries(client) {
+        let mut list = hooks.list(hook)?;
+        list.push(raw(entry)?);
+        hooks.set(hook, raw(listed(&list))?);
+    }
+    settings.set("hooks", raw(hooks.text(1))?);
+    Ok(settings.text(0))
+}
+
+/// Settings without what is ours; what it leaves empty goes too.
+fn without_ours(mut settings: Members) -> Result<Members, String> {
+    let mut hooks = settings.hooks()?;
+    let names: BTreeSet<String> = hooks.0.iter().map(|(name, _)| name.clone()).collect();
+    for name in names {
+        let list = hooks.list(&name)?;
+        let kept: Vec<Box<RawValue>> =
+            list.iter().filter(|entry| !entry.get().contains(OURS)).cloned().collect();
+        if kept.len() == list.len() {
+            continue;
+        }
+        if kept.is_empty() {
+            hooks.0.retain(|(known, _)| *known != name);
+        } else {
+            hooks.set(&name, raw(listed(&kept))?);
+        }
+    }
+    if hooks.0.is_empty() {
+        settings.0.retain(|(name, _)| name != "hooks");
+    } else {
+        settings.set("hooks", raw(hooks.text(1))?);
+    }
+    Ok(settings)
+}
+
+fn listed(entries: &[Box<RawValue>]) -> String {
+    let entries: Vec<String> = entries.iter().map(|entry| format!("      {}", entry.get())).collect();
+    format!("[\n{}\n    ]", entries.join(",\n"))
+}
+
+fn raw(text: String) -> Result<Box<RawValue>, String> {
+    RawValue::from_string(text).map_err(|error| error.to_string())
+}
+
+/// The members of an object, in their order, each as it was written.
+#[derive(Debug, Clone, Default)]
+struct Members(Vec<(String, Box<RawValue>)>);
+
+impl Members {
+    fn get(&self, name: &str) -> Option<&RawValue> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    fn set(&mut self, name: &str, value: Box<RawValue>) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name.to_owned(), value)),
+        }
+    }
+
+    fn hooks(&self) -> Result<Members, String> {
+        match self.get("hooks") {
+            None => Ok(Members::default()),
+            Some(hooks) => {
+                serde_json::from_str(hooks.get()).map_err(|_| "its `hooks` is not an object".to_owned())
+            }
+        }
+    }
+
+    fn list(&self, name: &str) -> Result<Vec<Box<RawValue>>, String> {
+        match self.get(name) {
+            None => Ok(Vec::new()),
+            Some(list) => {
+                serde_json::from_str(list.get()).map_err(|_| format!("its `hooks.{name}` is not a list"))
+            }
+        }
+    }
+
+    fn text(&self, depth: usize) -> String {
+        let (outer, inner) = ("  ".repeat(depth), "  ".repeat(depth + 1));
+        let members: Vec<String> = self
+            .0
+            .iter()
+            .map(|(name, value)| {
+                format!("{inner}{}: {}", serde_json::Value::from(name.as_str()), value.get())
+            })
+            .collect();
+        let end = if depth == 0 { "\n" } else { "" };
+        format!("{{\n{}\n{outer}}}{end}", members.join(",\n"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Members, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        from.deserialize_map(InOrder)
+    }
+}
+
+/// What changes, line by line: lines that stay around it are left out.
+fn difference(before: &str, after: &str) -> String {
+    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let same_first = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let rest = old.len().min(new.len()) - same_first;
+    let same_last = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
+    let gone = old.get(same_first..old.len() - same_last).unwrap_or_default();
+    let come = new.get(same_first..new.len() - same_last).unwrap_or_default();
+    let gone = gone.iter().map(|line| format!("- {line}\n"));
+    gone.chain(come.iter().map(|line| format!("+ {line}\n"))).collect()
+}
+
+/// The plugin for opencode: it throws where the answer is no, so that the call does not run.
+const PLUGIN: &str = r#"// Asks Standfast before a tool runs, and tells it what came of it: standfast hook --client opencode
+import { spawnSync } from "node:child_process"
+
+const ask = (event) => {
+  const done = spawnSync("standfast", ["hook", "--client", "opencode", "--wait", "86000"], {
+    input: JSON.stringify(event), encoding: "utf8",
+  })
+  if (done.error || done.status !== 0) {
+    throw new Error((done.stderr || String(done.error)).trim())
+  }
+  return JSON.parse(done.stdout.trim() || "{}")
+}
+
+export const Standfast = async () => ({
+  "tool.execute.before": async (input, output) => {
+    const said = ask({
+      event: "tool.execute.before", sessionID: input.sessionID, callID: input.callID, tool: input.tool, args: output.args,
+    })
+    if (said.decision === "deny") throw new Error(said.reason)
+    if (said.args) output.args = said.args
+  },
+  "tool.execute.after": async (input, output) => {
+    ask({
+      event: "tool.execute.after", sessionID: input.sessionID, callID: input.callID, tool: input.tool, args: input.args ?? {},
+      output: output.output ?? "",
+    })
+  },
+})
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [ClientName; 6] = [
+        ClientName::ClaudeCode,
+        ClientName::Codex,
+        ClientName::Copilot,
+        ClientName::Gemini,
+        ClientName::Cursor,
+        ClientName::Opencode,
+    ];
+
+    /// What was there stays, in its order and with its own text; installing twice is installing once; uninstalling leaves what
+    /// was there before.
+    #[test]
+    fn installing_and_uninstalling_leave_everything_else_alone() {
+        for client in ALL.into_iter().filter(|client| *client != ClientName::Opencode) {
+            let own = "{\n  \"zeta\": 1.10,\n  \"hooks\": {\n    \"Mine\": [{\"command\": \"x\"}]\n  },\n  \"alpha\": { \"b\":2 }\n}\n";
+            let own = if matches!(client, ClientName::Copilot | ClientName::Cursor) {
+                own.replacen('{', "{\n  \"version\": 1,", 1)
+            } else {
+                own.to_owned()
+            };
+            let installed = changed(client, Change::Install, Some(&own)).unwrap().unwrap();
+            for kept in ["\"zeta\": 1.10", "{ \"b\":2 }", "[{\"command\": \"x\"}]", OURS] {
+                assert!(installed.contains(kept), "{client:?}: {kept}: {installed}");
+            }
+            assert!(installed.find("zeta") < installed.find("alpha"), "{installed}");
+            serde_json::from_str::<serde_json::Value>(&installed).unwrap();
+            let again = changed(client, Change::Install, Some(&installed)).unwrap().unwrap();
+            assert_eq!(again, installed, "{client:?}");
+            let gone = changed(client, Change::Uninstall, Some(&installed)).unwrap().unwrap();
+            let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+            assert_eq!(value(&gone), value(&own), "{client:?}");
+        }
+        for client in ALL {
+            let fresh = changed(client, Change::Install, None).unwrap().unwrap();
+            assert!(fresh.contains(client.name()), "{fresh}");
+            assert_eq!(changed(client, Change::Uninstall, Some(&fresh)).unwrap(), None, "{client:?}");
+            assert_eq!(changed(client, Change::Uninstall, None).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_alone() {
+        for (text, why) in
+            [("[1]", "not a JSON object"), ("{", "not a JSON object"), (r#"{"hooks": 1}"#, "`hooks`")]
+        {
+            let refused = changed(ClientName::ClaudeCode, Change::Install, Some(text)).unwrap_err();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+        let list = r#"{"hooks": {"PreToolUse": {}}}"#;
+        assert!(
+            changed(ClientName::Codex, Change::Install, Some(list))
+                .unwrap_err()
+                .contains("`hooks.PreToolUse`")
+        );
+        assert!(changed(ClientName::Opencode, Change::Install, Some("mine")).is_err());
+    }
+}

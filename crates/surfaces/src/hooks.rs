@@ -1,0 +1,231 @@
+//! Hooks of coding agents under `/hooks/{client}`: what the client's own hook sends becomes a gate, and the gate's decision the
+//! answer that the client understands.
+//!
+//! `event.rs` reads what clients send, `answer.rs` is the table of what they are told; both are pure. The gate itself is the
+//! engine's, as for `/api/v1/gates`. A client that gives up leaves its gate open.
+
+mod answer;
+mod event;
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Extension, Router};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use standfast_core::body::Body;
+use standfast_core::hold::OnTimeout;
+use standfast_core::id::RunId;
+use standfast_core::message::Message;
+use standfast_core::name::{SessionId, ToolName};
+use standfast_core::policy::Effect;
+use standfast_core::time::Millis;
+use standfast_engine::auth::Principal;
+use standfast_engine::{GateError, GateState, GateView, NewGate, Withdrawal};
+
+use self::answer::{Fallback, GateVerdict};
+use self::event::{Client, HookEvent, Moment};
+use crate::http::{App, Args, JsonBody, Problem, Segment, gate_problem, gate_text, refusal, site};
+
+/// The longest that a hook waits, in seconds.
+const LONGEST_WAIT: u64 = 86_400;
+
+/// How long a hook waits unless it says.
+const USUAL_WAIT: u64 = 25;
+
+/// How long what a coding agent runs may take before somebody is asked what became of it.
+const LEASE: Millis = Millis::hours(12);
+
+/// How often the same call may be approved in one conversation by clients that have no names for calls.
+const REPEATS: u32 = 100;
+
+/// How long to wait, and what the client is told when nobody has decided by then.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HookArgs {
+    wait: Option<u64>,
+    #[serde(default)]
+    then: Fallback,
+}
+
+/// The routes.
+pub fn routes() -> Router<App> {
+    Router::new().route("/hooks/{client}", post(hook))
+}
+
+async fn hook(
+    State(app): State<App>,
+    Extension(who): Extension<Principal>,
+    Segment(client): Segment,
+    Args(args): Args<HookArgs>,
+    headers: axum::http::HeaderMap,
+    JsonBody(fields): JsonBody<BTreeMap<String, Box<RawValue>>>,
+) -> Result<Response, Problem> {
+    let client = Client::named(&client).ok_or_else(|| unknown_client(&client))?;
+    let event = event::read(client, &fields).map_err(Problem::invalid)?;
+    let site = site(&app.engine.settings(), &headers);
+    let text = match &event.moment {
+        Moment::Before | Moment::Permission => {
+            let wait = args.wait.unwrap_or(USUAL_WAIT).min(LONGEST_WAIT);
+            let view = ask(&app, &who, client, &event, wait).await?;
+            let verdict = verdict_of(&app, &who, &event, view.as_ref(), &site).await?;
+            answer::of(client, &event, &verdict, args.then)
+        }
+        Moment::After(_) | Moment::DecidedThere => {
+            report(&app, &who, &event).await?;
+            answer::silence(client).to_owned()
+        }
+        Moment::Other => answer::silence(client).to_owned(),
+    };
+    let headers = [(header::CONTENT_TYPE, "application/json")];
+    Ok((StatusCode::OK, headers, text).into_response())
+}
+
+fn unknown_client(name: &str) -> Problem {
+    let detail = format!("there is no client {name:?}; the clients are: {}", Client::NAMES.join(", "));
+    Problem::new(StatusCode::NOT_FOUND, "no-such-client", "No such client", detail)
+}
+
+fn refused(error: &standfast_engine::EngineError) -> Problem {
+    refusal::problem(None, error)
+}
+
+/// The gate of a call, as soon as it is decided or the time is over; none where no rule is about the call.
+async fn ask(
+    app: &App,
+    who: &Principal,
+    client: Client,
+    event: &HookEvent,
+    wait: u64,
+) -> Result<Option<GateView>, Problem> {
+    let tool =
+        ToolName::new(&event.tool).map_err(|bad| Problem::invalid(format!("the tool's name: {bad}")))?;
+    let session =
+        SessionId::new(&event.session).map_err(|bad| Problem::invalid(format!("session: {bad}")))?;
+    let by_rule = app.engine.gates().by_a_rule(who, &tool, event.arguments.text(), &session);
+    if by_rule.is_none() && event.is_readable {
+        return Ok(None);
+    }
+    let wait = Millis(i64::try_from(wait.saturating_mul(1000)).unwrap_or(i64::MAX));
+    // What a rule settles without a person need not be found again, so its name need not be the same.
+    let asks_nobody = by_rule.is_some_and(|effect| effect != Effect::Hold) && event.is_readable;
+    for no in 1..=REPEATS {
+        let call = match &event.call {
+            Some(call) => call.clone(),
+            None if asks_nobody => format!("{:?}", app.engine.clock().entropy().draw("call", no)),
+            None => format!("{}#{no}", event.moment.name()),
+        };
+        let new = NewGate {
+            tool: tool.clone(),
+            arguments: event.arguments.clone(),
+            schema: None,
+            session: session.clone(),
+            call,
+            message: message(client, event),
+            deadline: None,
+            on_deadline: OnTimeout::Deny,
+            asks: if event.is_readable { Effect::Allow } else { Effect::Hold },
+        };
+        let gates = app.engine.gates();
+        let opened = gates.open(who, vec![new], None).await.map_err(|error| refused(&error))?;
+        let gate: RunId = opened.first().copied().ok_or_else(Problem::not_found)?;
+        let view = gates.look(who, gate).await.map_err(|error| refused(&error))?;
+        let is_used_up = matches!(
+            view.state,
+            GateState::Done | GateState::Started | GateState::Withdrawn | GateState::Expired
+        );
+        // Without a name of its own the same call again is another call, once the one before has run.
+        if event.call.is_none() && is_used_up {
+            continue;
+        }
+        let view = gates.decided(who, gate, wait).await.map_err(|error| refused(&error))?;
+        return Ok(Some(view));
+    }
+    let detail =
+        format!("the same call was approved {REPEATS} times in this conversation; begin another one");
+    Err(Problem::invalid(detail))
+}
+
+/// What approvers are told.
+fn message(client: Client, event: &HookEvent) -> Message {
+    let mut text = format!("{} asks before it runs {}", client.title(), event.tool);
+    if let Some(folder) = &event.folder {
+        text.push_str(&format!(" in {folder}"));
+    }
+    text.push('.');
+    if !event.is_readable {
+        text.push_str(" Its arguments are not JSON, so no rule could look at them.");
+    }
+    if let Some(words) = &event.words {
+        text.push_str(&format!("\n\nWhy, in its own words: {words}"));
+    }
+    Message::of(vec![standfast_core::message::Part::Text(Body::text(text))])
+}
+
+/// What a gate means for its client. A call that may run is started here, so that no second hook lets it run again; the hook
+/// that comes after it tells what it did.
+async fn verdict_of(
+    app: &App,
+    who: &Principal,
+    event: &HookEvent,
+    view: Option<&GateView>,
+    site: &str,
+) -> Result<GateVerdict, Problem> {
+    let Some(view) = view else { return Ok(GateVerdict::NoRule) };
+    let text = || gate_text(view, site);
+    Ok(match view.state {
+        GateState::Held => GateVerdict::Undecided(text()),
+        GateState::Denied | GateState::Expired | GateState::Withdrawn => GateVerdict::Denied(text()),
+        GateState::Started | GateState::Done | GateState::OutcomeUnknown => {
+            GateVerdict::Denied(format!("Not executed again. {}", text()))
+        }
+        GateState::Allowed => {
+            if event.moment == Moment::Before {
+                match app.engine.gates().start(who, view.gate, view.digest, LEASE).await {
+                    Ok(_) => {}
+                    Err(GateError::Engine(error)) => return Err(refused(&error)),
+                    Err(error) => return Ok(GateVerdict::Denied(format!("Not executed: {error}"))),
+                }
+            }
+            let is_edited = view.decision.as_ref().is_some_and(|decision| decision.is_edited);
+            match (&view.arguments, is_edited) {
+                (Body::Json(arguments), true) => GateVerdict::Edited(arguments.clone(), text()),
+                (Body::Json(_) | Body::Text(_) | Body::Blob(_), _) => GateVerdict::Approved(text()),
+            }
+        }
+    })
+}
+
+/// What ran, or was decided at the client's own terminal, is told to the gate of the call. A call that has no gate is nobody's
+/// business.
+async fn report(app: &App, who: &Principal, event: &HookEvent) -> Result<(), Problem> {
+    let Ok(session) = SessionId::new(&event.session) else { return Ok(()) };
+    let gates = app.engine.gates();
+    let live = gates.live(who, &session).await.map_err(|error| refused(&error))?;
+    let is_it = |view: &&GateView| match &event.call {
+        Some(call) => view.call == *call,
+        None => view.tool.as_str() == event.tool && view.arguments.inline() == Some(event.arguments.text()),
+    };
+    let Some(view) = live.iter().find(is_it) else { return Ok(()) };
+    let done = match (&event.moment, view.state) {
+        (Moment::After(outcome), GateState::Started | GateState::Allowed | GateState::OutcomeUnknown) => {
+            gates.report(who, view.gate, view.attempt, outcome.clone(), None).await
+        }
+        // Nobody had decided here, and it ran, or was refused, all the same: somebody decided there.
+        (_, GateState::Held) | (Moment::DecidedThere, GateState::Allowed) => {
+            gates.withdraw(who, view.gate, Withdrawal::DecidedElsewhere, None).await
+        }
+        (Moment::DecidedThere, GateState::Started) => {
+            let outcome = standfast_engine::GateOutcome::NotExecuted;
+            gates.report(who, view.gate, view.attempt, outcome, None).await
+        }
+        _ => Ok(()),
+    };
+    match done {
+        Ok(()) | Err(GateError::WrongState { .. }) => Ok(()),
+        Err(error) => Err(gate_problem(view.gate, &error)),
+    }
+}

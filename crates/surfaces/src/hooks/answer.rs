@@ -1,0 +1,306 @@
+//! What each client is told: the table of answers. Pure; `golden/` has all of it.
+//!
+//! An answer that a client does not understand is as good as none, and many clients then let the call through: so each gets
+//! exactly the shape that it documents. Edited arguments keep their text.
+
+use serde::Deserialize;
+use standfast_core::json::RawJson;
+
+use super::event::{Client, HookEvent, Moment};
+
+/// What a gate means for whoever asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum GateVerdict {
+    /// It may run.
+    Approved(String),
+    /// It may run with other arguments.
+    Edited(RawJson, String),
+    /// It must not run.
+    Denied(String),
+    /// Nobody has decided yet.
+    Undecided(String),
+    /// No rule is about it: the client does as it would without us.
+    NoRule,
+}
+
+/// What a client is told when nobody has decided yet. Nothing of it is recorded: the gate stays open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Fallback {
+    /// Not now: the model may repeat the call.
+    #[default]
+    Deny,
+    /// The client's own user is asked.
+    Ask,
+    /// The client stops, and is resumed later.
+    Defer,
+    /// `standfast hook` asks again.
+    Wait,
+}
+
+impl Fallback {
+    fn word(self) -> &'static str {
+        match self {
+            Fallback::Deny => "deny",
+            Fallback::Ask => "ask",
+            Fallback::Defer => "defer",
+            Fallback::Wait => "wait",
+        }
+    }
+}
+
+/// What `standfast hook` is told while nobody has decided.
+const WAIT: &str = r#"{"standfast":"wait"}"#;
+
+/// What a client is told that is not to be told anything.
+pub(super) fn silence(client: Client) -> &'static str {
+    match client {
+        Client::Codex | Client::Copilot | Client::Gemini => "",
+        Client::ClaudeCode | Client::Cursor | Client::Opencode => "{}",
+    }
+}
+
+/// The answer to a hook.
+pub(super) fn of(client: Client, event: &HookEvent, verdict: &GateVerdict, then: Fallback) -> String {
+    if *verdict == GateVerdict::NoRule {
+        return silence(client).to_owned();
+    }
+    if matches!(verdict, GateVerdict::Undecided(_)) && then == Fallback::Wait {
+        return WAIT.to_owned();
+    }
+    match (client, &event.moment) {
+        (Client::ClaudeCode, Moment::Permission) => permission(verdict, Edits::Taken),
+        (Client::Codex, Moment::Permission) => permission(verdict, Edits::Refused),
+        (Client::ClaudeCode, _) => claude(event, verdict, then),
+        (Client::Codex, _) => codex(event, verdict),
+        (Client::Copilot, Moment::Permission) => copilot_permission(verdict),
+        // VS Code speaks like Claude Code.
+        (Client::Copilot, _) if event.name == "PreToolUse" => claude(event, verdict, Fallback::Deny),
+        (Client::Copilot, _) => copilot(verdict),
+        (Client::Gemini, _) => gemini(verdict),
+        (Client::Cursor, _) => cursor(verdict),
+        (Client::Opencode, _) => opencode(verdict),
+    }
+}
+
+/// Claude Code's `PreToolUse`.
+fn claude(event: &HookEvent, verdict: &GateVerdict, then: Fallback) -> String {
+    let (word, reason, edited) = match verdict {
+        GateVerdict::Approved(text) => ("allow", text, None),
+        GateVerdict::Edited(arguments, text) => ("allow", text, Some(arguments)),
+        GateVerdict::Denied(text) => ("deny", text, None),
+        GateVerdict::Undecided(text) => (then.word(), text, None),
+        GateVerdict::NoRule => return "{}".to_owned(),
+    };
+    let mut said = vec![
+        ("hookEventName", quoted(&event.name)),
+        ("permissionDecision", quoted(word)),
+        ("permissionDecisionReason", quoted(reason)),
+    ];
+    said.extend(edited.map(|arguments| ("updatedInput", arguments.text().to_owned())));
+    object(&[("hookSpecificOutput", object(&said))])
+}
+
+/// Codex takes `allow` only with other arguments, and goes on with the call at anything that it does not know.
+fn codex(event: &HookEvent, verdict: &GateVerdict) -> String {
+    match verdict {
+        GateVerdict::Approved(_) | GateVerdict::NoRule => String::new(),
+        GateVerdict::Edited(..) | GateVerdict::Denied(_) | GateVerdict::Undecided(_) => {
+            claude(event, verdict, Fallback::Deny)
+        }
+    }
+}
+
+/// Whether a client takes other arguments with its permission.
+#[derive(Clone, Copy)]
+enum Edits {
+    Taken,
+    Refused,
+}
+
+/// `PermissionRequest` of Claude Code and Codex: silence leaves the client's own dialog.
+fn permission(verdict: &GateVerdict, edits: Edits) -> String {
+    let allow = || ("behavior", quoted("allow"));
+    let deny = |why: &str| vec![("behavior", quoted("deny")), ("message", quoted(why))];
+    let decision = match (verdict, edits) {
+        (GateVerdict::Approved(_), _) => vec![allow()],
+        (GateVerdict::Edited(arguments, _), Edits::Taken) => {
+            vec![allow(), ("updatedInput", arguments.text().to_owned())]
+        }
+        (GateVerdict::Edited(_, text), Edits::Refused) => deny(text),
+        (GateVerdict::Denied(text), _) => deny(text),
+        (GateVerdict::Undecided(_) | GateVerdict::NoRule, Edits::Taken) => return "{}".to_owned(),
+        (GateVerdict::Undecided(_) | GateVerdict::NoRule, Edits::Refused) => return String::new(),
+    };
+    let said = [("hookEventName", quoted("PermissionRequest")), ("decision", object(&decision))];
+    object(&[("hookSpecificOutput", object(&said))])
+}
+
+/// Copilot's `preToolUse`.
+fn copilot(verdict: &GateVerdict) -> String {
+    let (word, reason, edited) = match verdict {
+        GateVerdict::Approved(text) => ("allow", text, None),
+        GateVerdict::Edited(arguments, text) => ("allow", text, Some(arguments)),
+        GateVerdict::Denied(text) | GateVerdict::Undecided(text) => ("deny", text, None),
+        GateVerdict::NoRule => return String::new(),
+    };
+    let mut said = vec![("permissionDecision", quoted(word)), ("permissionDecisionReason", quoted(reason))];
+    said.extend(edited.map(|arguments| ("modifiedArgs", arguments.text().to_owned())));
+    object(&said)
+}
+
+/// Copilot's `permissionRequest`, which takes no other arguments.
+fn copilot_permission(verdict: &GateVerdict) -> String {
+    match verdict {
+        GateVerdict::Approved(_) => object(&[("behavior", quoted("allow"))]),
+        GateVerdict::Edited(_, text) | GateVerdict::Denied(text) => {
+            object(&[("behavior", quoted("deny")), ("message", quoted(text))])
+        }
+        GateVerdict::Undecided(_) | GateVerdict::NoRule => String::new(),
+    }
+}
+
+/// Gemini's `BeforeTool`. It merges `tool_input` into what the model asked for: every key is sent.
+fn gemini(verdict: &GateVerdict) -> String {
+    match verdict {
+        GateVerdict::Approved(_) => object(&[("decision", quoted("allow"))]),
+        GateVerdict::Edited(arguments, _) => object(&[
+            ("decision", quoted("allow")),
+            ("hookSpecificOutput", object(&[("tool_input", arguments.text().to_owned())])),
+        ]),
+        GateVerdict::Denied(text) | GateVerdict::Undecided(text) => {
+            object(&[("decision", quoted("deny")), ("reason", quoted(text))])
+        }
+        GateVerdict::NoRule => String::new(),
+    }
+}
+
+/// Cursor's `before…` hooks, which take no other arguments.
+fn cursor(verdict: &GateVerdict) -> String {
+    let (word, text) = match verdict {
+        GateVerdict::Approved(text) => ("allow", text),
+        GateVerdict::Edited(_, text) | GateVerdict::Denied(text) => ("deny", text),
+        GateVerdict::Undecided(text) => ("ask", text),
+        GateVerdict::NoRule => return "{}".to_owned(),
+    };
+    object(&[("permission", quoted(word)), ("user_message", quoted(text)), ("agent_message", quoted(text))])
+}
+
+/// The plugin for opencode reads this: it throws where the decision is `deny`.
+fn opencode(verdict: &GateVerdict) -> String {
+    match verdict {
+        GateVerdict::Approved(_) => object(&[("decision", quoted("allow"))]),
+        GateVerdict::Edited(arguments, _) => {
+            object(&[("decision", quoted("allow")), ("args", arguments.text().to_owned())])
+        }
+        GateVerdict::Denied(text) | GateVerdict::Undecided(text) => {
+            object(&[("decision", quoted("deny")), ("reason", quoted(text))])
+        }
+        GateVerdict::NoRule => "{}".to_owned(),
+    }
+}
+
+/// An object of values that are JSON already.
+fn object(members: &[(&str, String)]) -> String {
+    let members: Vec<String> =
+        members.iter().map(|(name, value)| format!("{}:{value}", quoted(name))).collect();
+    format!("{{{}}}", members.join(","))
+}
+
+fn quoted(text: &str) -> String {
+    RawJson::string(text).text().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fmt::Write as _;
+
+    use serde_json::value::RawValue;
+
+    use super::super::event::read;
+    use super::*;
+
+    /// What each client sends before a call, and where it would ask its own user.
+    fn sent(client: Client) -> Vec<&'static str> {
+        match client {
+            Client::ClaudeCode | Client::Codex => vec![
+                r#"{"session_id":"s","hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"rm x"},"tool_use_id":"t1"}"#,
+                r#"{"session_id":"s","hook_event_name":"PermissionRequest","tool_name":"Bash","tool_input":{"command":"rm x"}}"#,
+            ],
+            Client::Copilot => vec![
+                r#"{"sessionId":"s","cwd":"/w","toolName":"bash","toolArgs":"{\"command\":\"rm x\"}"}"#,
+                r#"{"session_id":"s","hook_event_name":"PreToolUse","tool_name":"run","tool_input":{}}"#,
+                r#"{"sessionId":"s","hookEventName":"permissionRequest","toolName":"bash","toolArgs":"{}"}"#,
+            ],
+            Client::Gemini => vec![
+                r#"{"session_id":"s","hook_event_name":"BeforeTool","tool_name":"run_shell_command","tool_input":{"command":"rm x"}}"#,
+            ],
+            Client::Cursor => vec![
+                r#"{"conversation_id":"s","hook_event_name":"beforeShellExecution","command":"rm x","cwd":"/w"}"#,
+                r#"{"conversation_id":"s","hook_event_name":"beforeMCPExecution","tool_name":"pay","tool_input":"{\"n\":1.10}"}"#,
+            ],
+            Client::Opencode => vec![
+                r#"{"sessionID":"s","event":"tool.execute.before","tool":"bash","args":{"command":"rm x"},"callID":"c1"}"#,
+            ],
+        }
+    }
+
+    /// Every answer of every client, as a file that people can read; `STANDFAST_WRITE_EXPECTED=1` writes it anew.
+    #[test]
+    fn the_table_of_answers_is_the_golden_one() {
+        let edited = RawJson::parse(r#"{"command":"ls","n":1.10}"#).unwrap();
+        let verdicts = [
+            ("approved", GateVerdict::Approved("yes".into())),
+            ("edited", GateVerdict::Edited(edited, "run this instead".into())),
+            ("denied", GateVerdict::Denied("no \"way\"".into())),
+            ("nobody yet", GateVerdict::Undecided("not yet".into())),
+            ("no rule", GateVerdict::NoRule),
+        ];
+        let shown = |answer: String| if answer.is_empty() { "(nothing)".to_owned() } else { answer };
+        for (client, name) in Client::ALL.into_iter().zip(Client::NAMES) {
+            let mut table = String::new();
+            for input in sent(client) {
+                let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(input).unwrap();
+                let event = read(client, &fields).unwrap();
+                writeln!(table, "# {input}").unwrap();
+                for (case, verdict) in &verdicts {
+                    let answer = shown(of(client, &event, verdict, Fallback::Deny));
+                    writeln!(table, "{case}: {answer}").unwrap();
+                }
+                for then in [Fallback::Ask, Fallback::Defer] {
+                    let answer = shown(of(client, &event, &verdicts[3].1, then));
+                    writeln!(table, "nobody yet, then {}: {answer}", then.word()).unwrap();
+                }
+            }
+            let file = format!("{}/src/hooks/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+            if std::env::var_os("STANDFAST_WRITE_EXPECTED").is_some() {
+                std::fs::write(&file, &table).unwrap();
+            }
+            assert_eq!(std::fs::read_to_string(&file).unwrap_or_default(), table, "{name}");
+        }
+    }
+
+    /// What is not JSON is a text, and said to be unreadable; numbers keep their digits; what is missing is named.
+    #[test]
+    fn events_are_read_as_they_came() {
+        let read = |client, text: &str| {
+            let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).unwrap();
+            read(client, &fields)
+        };
+        let event = read(Client::Cursor, sent(Client::Cursor)[1]).unwrap();
+        assert_eq!((event.arguments.text(), event.is_readable), (r#"{"n":1.10}"#, true));
+        let odd = r#"{"sessionId":"s","toolName":"bash","toolArgs":"rm -rf /"}"#;
+        let event = read(Client::Copilot, odd).unwrap();
+        assert_eq!((event.arguments.text(), event.is_readable), (r#""rm -rf /""#, false));
+        for (text, why) in [
+            (r#"{"hook_event_name":"PreToolUse","tool_name":"t"}"#, "no session_id"),
+            (r#"{"hook_event_name":"PreToolUse","session_id":"s"}"#, "no tool_name"),
+        ] {
+            assert!(read(Client::ClaudeCode, text).unwrap_err().contains(why), "{text}");
+        }
+        let other =
+            read(Client::ClaudeCode, r#"{"hook_event_name":"SessionStart","session_id":"s"}"#).unwrap();
+        assert_eq!(other.moment, Moment::Other);
+    }
+}

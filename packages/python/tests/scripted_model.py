@@ -1,0 +1,58 @@
+"""A model on loopback that speaks the chat completions of OpenAI, and Gemini, and says what it is told to: one tool call, then the last words.
+
+It keeps nothing: what comes next follows from the conversation that it is sent, so agents may be killed and started again.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from typing import Any
+
+CALLS = [{"id": "call_1", "type": "function", "function": {"name": "send_refund", "arguments": '{"order": "A-7", "amount": 40}'}}]
+
+
+class Model(http.server.BaseHTTPRequestHandler):
+    """Says what the script says."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        asked: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = json.dumps(_gemini(asked) if self.path.partition("?")[0].endswith(":generateContent") else _openai(asked)).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def _openai(asked: dict[str, Any]) -> dict[str, Any]:
+    results = [message for message in asked["messages"] if message["role"] == "tool"]
+    if results:
+        message = {"role": "assistant", "content": f"The tool said: {results[-1]['content']}"}
+    else:
+        message = {"role": "assistant", "content": None, "tool_calls": CALLS}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    choice = {"index": 0, "finish_reason": "stop" if results else "tool_calls", "message": message}
+    return {"id": "chat", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+
+
+def _gemini(asked: dict[str, Any]) -> dict[str, Any]:
+    results = [part["functionResponse"] for content in asked["contents"] for part in content["parts"] if "functionResponse" in part]
+    if results:
+        part: dict[str, Any] = {"text": f"The tool said: {json.dumps(results[-1]['response'])}"}
+    else:
+        part = {"functionCall": {"name": "send_refund", "args": {"order": "A-7", "amount": 40}}}
+    return {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}]}
+
+
+def serve() -> str:
+    """Starts the model; returns its base address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Model)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}/v1"

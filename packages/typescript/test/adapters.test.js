@@ -1,0 +1,93 @@
+// Each adapter with its real framework, a scripted model on loopback, and the product. An agent is a program of its own. It is killed while
+// its call is held, or in the middle of it, and started again.
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { Client } from '../dist/index.js';
+import { serveModel } from './model.js';
+import { Server } from './server.js';
+
+const ADAPTERS = ['ai-sdk', 'openai-agents'];
+
+const server = new Server();
+let client;
+let model;
+before(async () => {
+  await server.start();
+  model = await serveModel();
+  client = new Client({ url: server.url });
+});
+after(async () => {
+  model.server.close();
+  await server.stop();
+});
+
+/** Runs a step of an agent as a process of its own, which is gone afterwards; what it said. */
+function step(adapter, folder, command, more = {}) {
+  const program = fileURLToPath(new URL(`agents/${adapter}.js`, import.meta.url));
+  const env = { ...process.env, STANDFAST_URL: server.url, MODEL_URL: model.url, ...more };
+  return new Promise((resolve, reject) => execFile(process.execPath, [program, command, folder], { env, timeout: 120_000 }, (error, out, problems) => {
+    if (error && !more.DIE) reject(new Error(out + problems));
+    else resolve(out.trim());
+  }));
+}
+
+function held(said) {
+  assert.match(said, /^held \S+$/);
+  return said.split(' ')[1];
+}
+
+function effects(folder) {
+  const file = join(folder, 'effects');
+  return existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : [];
+}
+
+for (const adapter of ADAPTERS) {
+  describe(adapter, () => {
+    const cases = (name, run) => test(name, async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'standfast-agent-'));
+      await run((command, more) => step(adapter, folder, command, more), () => effects(folder));
+      rmSync(folder, { recursive: true });
+    });
+
+    cases('held, killed, restarted, approved, ran once', async (agent, ran) => {
+      const hold = held(await agent('start'));
+      assert.deepEqual(ran(), []);
+      await server.restart();
+      await client.resolve(hold, 'approve');
+      assert.match(await agent('resume'), /refunded 40 for A-7/);
+      assert.deepEqual(ran(), ['A-7 40']);
+    });
+
+    cases('denied', async (agent, ran) => {
+      await client.resolve(held(await agent('start')), 'deny', { reason: 'no refunds today' });
+      assert.match(await agent('resume'), /no refunds today/);
+      assert.deepEqual(ran(), []);
+    });
+
+    cases('edited', async (agent, ran) => {
+      await client.resolve(held(await agent('start')), 'approve', { arguments: { order: 'A-7', amount: 10 } });
+      assert.match(await agent('resume'), /refunded 10 for A-7/);
+      assert.deepEqual(ran(), ['A-7 10']);
+    });
+
+    cases('killed in the middle, and never run again', async (agent, ran) => {
+      await client.resolve(held(await agent('start')), 'approve');
+      await agent('resume', { DIE: 'after the effect' });
+      assert.deepEqual(ran(), ['A-7 40']);
+      await agent('resume');
+      assert.deepEqual(ran(), ['A-7 40']);
+    });
+
+    cases('resuming is not approving', async (agent, ran) => {
+      const hold = held(await agent('start'));
+      assert.equal(await agent('impatient'), `held ${hold}`);
+      assert.deepEqual(ran(), []);
+    });
+  });
+}
