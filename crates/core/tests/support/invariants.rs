@@ -196,7 +196,12 @@ impl<'a> Walk<'a> {
                 self.started(past, before, started.call, started.attempt)?;
             }
             Event::CallReturned(returned) => {
-                self.must_be_started(before, returned.call)?;
+                let may_return = self.call(returned.call)?.may_return;
+                if self.ended && may_return {
+                    self.must_be_unrun(before, returned.call)?;
+                } else {
+                    self.must_be_started(before, returned.call)?;
+                }
                 self.call(returned.call)?.spent = false;
             }
             Event::CallFinished(finished) => match finished.refused {
@@ -393,6 +398,17 @@ impl<'a> Walk<'a> {
         ensure(matches!(state, Some(CallState::Started { .. })), || {
             format!("call {no} is {state:?}, not started")
         })
+    }
+
+    /// The end of a gate says of its call that it did not run: of one whose last start, if any, is not open to doubt.
+    fn must_be_unrun(&mut self, before: &Run, no: CallNo) -> Result<(), String> {
+        match before.call(no).map(|call| call.state) {
+            Some(CallState::Started { .. }) => Ok(()),
+            Some(CallState::Ready) => {
+                ensure(!self.call(no)?.spent, || format!("call {no} was started and never given back"))
+            }
+            state => Err(format!("call {no} is {state:?}, neither started nor ready")),
+        }
     }
 
     fn must_be_open(&self, key: HoldKey) -> Result<(), String> {
