@@ -3,7 +3,11 @@
 
 import { createServer } from 'node:http';
 
-const call = { id: 'call_1', type: 'function', function: { name: 'send_refund', arguments: '{"order": "A-7", "amount": 40}' } };
+/** The call depends on what the user said: a refund, or one that a rule denies. */
+const callOf = (text) => ({
+  id: 'call_1', type: 'function',
+  function: { name: 'send_refund', arguments: JSON.stringify({ order: 'A-7', amount: text.includes('Refund everything') ? 99999 : 40 }) },
+});
 
 /** Starts the model; returns it with its base address. */
 export async function serveModel(port = 0) {
@@ -11,6 +15,7 @@ export async function serveModel(port = 0) {
     let text = '';
     for await (const part of request) text += part;
     const asked = JSON.parse(text);
+    const call = callOf(text);
     const results = asked.messages.filter((message) => message.role === 'tool');
     const words = typeof results.at(-1)?.content === 'string' ? results.at(-1).content : JSON.stringify(results.at(-1)?.content);
     const message = results.length > 0 ? { role: 'assistant', content: `The tool said: ${words}` } : { role: 'assistant', content: null, tool_calls: [call] };
