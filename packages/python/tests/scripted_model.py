@@ -59,10 +59,10 @@ def _openai(asked: dict[str, Any]) -> dict[str, Any]:
 def _gemini(asked: dict[str, Any]) -> dict[str, Any]:
     results = [part["functionResponse"] for content in asked["contents"] for part in content["parts"] if "functionResponse" in part]
     if results:
-        part: dict[str, Any] = {"text": f"The tool said: {json.dumps(results[-1]['response'])}"}
+        parts: list[dict[str, Any]] = [{"text": f"The tool said: {' | '.join(json.dumps(one['response']) for one in results)}"}]
     else:
-        part = {"functionCall": {"name": "send_refund", "args": _refunds(asked)[0]}}
-    return {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}]}
+        parts = [{"functionCall": {"name": "send_refund", "args": refund}} for refund in _refunds(asked)]
+    return {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
 
 
 def serve() -> str:

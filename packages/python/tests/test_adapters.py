@@ -94,6 +94,14 @@ def test_edited(agent, client: Client, tmp_path: Path) -> None:
     assert effects(tmp_path) == ["A-7 10"]
 
 
+def test_two_calls_of_one_turn(agent, client: Client, tmp_path: Path) -> None:
+    for line in agent("start", ASK="Refund both").splitlines():
+        client.resolve(held(line), "approve")
+    said = agent("resume")
+    assert "refunded 40 for A-7" in said and "refunded 50 for B-8" in said
+    assert sorted(effects(tmp_path)) == ["A-7 40", "B-8 50"]
+
+
 def test_killed_in_the_middle_is_never_run_again(agent, client: Client, tmp_path: Path) -> None:
     """The tool had its effect, and the process died before it could say so: nobody runs it a second time."""
     client.resolve(held(agent("start")), "approve")

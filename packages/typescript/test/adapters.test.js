@@ -13,7 +13,7 @@ import { serveModel } from './model.js';
 import { Server } from './server.js';
 
 /** The adapters, and by which word their frameworks record that a call was denied. */
-const ADAPTERS = { 'ai-sdk': 'execution-denied', 'openai-agents': 'false' };
+const ADAPTERS = { 'ai-sdk': 'execution-denied', mastra: 'error-text', 'openai-agents': 'false' };
 
 const server = new Server();
 let client;
@@ -86,6 +86,16 @@ for (const [adapter, denied] of Object.entries(ADAPTERS)) {
       await client.resolve(held(await agent('start')), 'approve', { arguments: { order: 'A-7', amount: 10 } });
       assert.match(await agent('resume'), /refunded 10 for A-7/);
       assert.deepEqual(ran(), ['A-7 10']);
+    });
+
+    cases('two calls of one turn', async (agent, ran) => {
+      let said = await agent('start', { ASK: 'Refund both' });
+      for (let step = 0; step < 2 && said.startsWith('held'); step += 1) {
+        for (const line of said.split('\n')) await client.resolve(held(line), 'approve');
+        said = await agent('resume');
+      }
+      assert.match(said, /refunded 40 for A-7.*refunded 50 for B-8/);
+      assert.deepEqual(ran().sort(), ['A-7 40', 'B-8 50']);
     });
 
     cases('killed in the middle, and never run again', async (agent, ran) => {
