@@ -74,7 +74,9 @@ export interface Settled {
  * that of `listSuspendedRuns`. It works in any process that has the same storage. The calls of a turn are asked about one after another: a run
  * that went on may be suspended again.
  */
-export async function settle(agent: SuspendingAgent, { client, timeout = 0, ...filter }: { client: Client; timeout?: number; [filter: string]: any }): Promise<Settled> {
+export async function settle(
+  agent: SuspendingAgent, { client, timeout = 0, ...filter }: { client: Client; timeout?: number; [filter: string]: any },
+): Promise<Settled> {
   const settled: Settled = { held: [], outputs: [] };
   for (const { runId, toolCalls } of (await agent.listSuspendedRuns(filter)).runs) {
     for (const { toolCallId, suspendPayload } of toolCalls.filter((call) => call.suspendPayload?.standfast)) {
