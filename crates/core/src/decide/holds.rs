@@ -136,6 +136,7 @@ pub(super) fn reject(
                 judged: None,
                 digest: None,
                 message: None,
+                grant: None,
             })));
         }
     }
@@ -355,6 +356,7 @@ fn cast_vote(
         judged: None,
         digest,
         message: None,
+        grant: None,
     })));
     Ok(Answer::Done)
 }
@@ -424,6 +426,12 @@ fn emit(
         | Resolution::Withdraw
         | Resolution::Supersede => None,
     };
+    let grant = match &resolution {
+        Resolution::Approve { edited: None } if hold.kind == HoldKind::Approval => {
+            draft.ctx.verdicts.saved_grant(hold.call()).map(Box::new)
+        }
+        _ => None,
+    };
     let in_place_of = in_place_of(draft, hold, role);
     draft.emit(Event::HoldResolved(Box::new(HoldResolved {
         hold: hold.key,
@@ -435,6 +443,7 @@ fn emit(
         judged,
         digest,
         message: wanted.message.clone(),
+        grant,
     })));
 }
 
@@ -449,6 +458,7 @@ fn resolved(hold: &Hold, resolution: Resolution, role: Option<Role>) -> Event {
         judged: None,
         digest: None,
         message: None,
+        grant: None,
     }))
 }
 

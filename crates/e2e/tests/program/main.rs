@@ -7,6 +7,7 @@ mod backup;
 mod cli;
 mod config;
 mod first_steps;
+mod grants;
 mod held_commands;
 mod https;
 mod many_nodes;

@@ -15,12 +15,12 @@ use standfast_engine::auth::Principal;
 use standfast_engine::{EngineError, HoldView};
 
 use super::deciding::{self, Objection};
-use super::forms;
 use super::media;
 use super::pages::hold::{self, DoneLine, FailedDecision, HoldPageParts, Queue};
 use super::pages::review::{self, ReviewPage, ReviewParts};
 use super::routes::{Browser, CallerOf, PAGES, hold_id, see_other};
 use super::widget::{self, WidgetFailure};
+use super::{forms, grants};
 use crate::html::{Failure, PostedForm, Site, Token};
 use crate::http::filters::{PendingFilters, encoded, written};
 use crate::http::{App, Args, Segment};
@@ -262,6 +262,7 @@ impl Visitor<'_> {
             receipt: receipt.as_ref(),
             queue: self.queue(id, args.from.as_deref()).await?,
             done: self.done(args.done.as_deref()).await?,
+            grant_offer: grants::offer_of(app, who, &view).await,
             now: app.engine.clock().now(),
         };
         let failure = tried.as_ref().and_then(|tried| tried.failure.as_ref());

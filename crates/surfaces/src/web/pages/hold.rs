@@ -79,6 +79,8 @@ pub(in crate::web) struct HoldPage {
     digest: String,
     revision: u32,
     form: Form,
+    /// Where further calls like this one can be approved with it.
+    grant_offer: Option<String>,
     kept: EnteredValues,
     decided: Option<DecisionShown>,
 }
@@ -213,11 +215,12 @@ pub(in crate::web) struct HoldPageParts<'a> {
     pub(in crate::web) receipt: Option<&'a Receipt>,
     pub(in crate::web) queue: Option<Queue>,
     pub(in crate::web) done: Option<DoneLine>,
+    pub(in crate::web) grant_offer: Option<String>,
     pub(in crate::web) now: Timestamp,
 }
 
 pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecision<'_>>) -> HoldPage {
-    let HoldPageParts { run, view, log, preview, receipt, queue, done, now } = parts;
+    let HoldPageParts { run, view, log, preview, receipt, queue, done, grant_offer, now } = parts;
     let (row, ask) = (&view.row, &view.ask);
     let inline = |body: &Option<Body>| body.as_ref().and_then(Body::inline).map(str::to_owned);
     let call = row.tool.as_ref().map(|tool| Call {
@@ -283,6 +286,7 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         digest: row.digest.map(|digest| digest.to_string()).unwrap_or_default(),
         revision: row.revision,
         form: form(view, tried),
+        grant_offer,
         kept: tried.map(|tried| kept(tried.posted)).unwrap_or_default(),
         decided,
     }

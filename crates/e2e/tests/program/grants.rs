@@ -1,0 +1,165 @@
+//! Standing approvals with the real binary: the rule by the command line, the approval that saves it, its uses over `kill -9`,
+//! its end, and the pages.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::{Value, json};
+use standfast_testkit::{Process, folder, serve, text};
+
+/// A browser without script: it keeps its cookie.
+struct Browser {
+    base: String,
+    client: reqwest::Client,
+    runtime: tokio::runtime::Runtime,
+    cookie: std::cell::RefCell<String>,
+}
+
+impl Browser {
+    fn of(server: &Process) -> Browser {
+        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Browser { base: server.base.clone(), client, runtime, cookie: String::new().into() }
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        self.answer(self.client.get(format!("{}{path}", self.base)))
+    }
+
+    fn page(&self, path: &str) -> String {
+        let (status, page) = self.get(path);
+        assert_eq!(status, 200, "{path}: {page}");
+        page
+    }
+
+    fn post(&self, path: &str, form: &[(String, String)]) -> (u16, String) {
+        let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+        let fields: Vec<String> =
+            form.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
+        let posted = self.client.post(format!("{}{path}", self.base)).header("origin", &self.base);
+        let posted = posted.header("content-type", "application/x-www-form-urlencoded");
+        self.answer(posted.body(fields.join("&")))
+    }
+
+    fn answer(&self, request: reqwest::RequestBuilder) -> (u16, String) {
+        let request = request.header("cookie", self.cookie.borrow().clone());
+        self.runtime.block_on(async {
+            let response = request.send().await.unwrap();
+            if let Some(set) = response.headers().get("set-cookie") {
+                let pair = set.to_str().unwrap().split(';').next().unwrap().to_owned();
+                self.cookie.replace(pair);
+            }
+            (response.status().as_u16(), response.text().await.unwrap())
+        })
+    }
+}
+
+/// A folder whose agent wants to pay, every time the same.
+fn paying() -> tempfile::TempDir {
+    let call =
+        json!({"tool": "write_file", "arguments": json!({"path": "paid/a.txt", "content": "x"}).to_string()});
+    let script = json!({"replies": [{"calls": [call]}, {"text": "done"}]}).to_string();
+    let folder = folder(
+        &[("s", &script)],
+        "tools: {write_file: {requires_approval: false}}
+agents: {a: {llm: s, tools: [write_file], task: {}, session_store: main}}
+session_stores: {main: {backend: sql, sql: {driver: sqlite, database: kept.db}}}
+policy: {rules: [{id: pay, hold: write_file, because: it costs money}]}
+",
+    );
+    std::fs::create_dir_all(folder.path().join("workspace/paid")).unwrap();
+    folder
+}
+
+/// The rule is shown, saved as shown, used, counted and revoked; what is used survives a server that is killed.
+#[test]
+fn a_standing_approval_from_the_rule_to_its_end() {
+    let folder = paying();
+    let server = serve(folder.path());
+    let held = server.send("a");
+    assert_eq!(held["status"], "held", "{held}");
+    let id = text(&held["holds"][0]["id"]).to_owned();
+    let like = ["--uses", "2", "--like", "path=same_folder"];
+    let rule = server.ask(&[&["holds", "grant-rule", &id], &like[..]].concat());
+    let lines = rule["rule"].to_string();
+    for line in [
+        "calls of write_file by agent a",
+        r#"content = \"x\""#,
+        "answers rule:pay",
+        "at most 2 further calls",
+    ] {
+        assert!(lines.contains(line), "{line}: {lines}");
+    }
+    let (until, digest) = (text(&rule["until"]), text(&rule["digest"]));
+    // Another count is another rule: nothing is decided.
+    let wider = ["--uses", "3", "--like", "path=same_folder", "--until", until, "--rule", digest];
+    let refused = server.output(&[&["holds", "approve", &id], &wider[..]].concat());
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(server.ask(&["grants", "list"])["grants"], json!([]));
+    let exact = ["--until", until, "--rule", digest];
+    let approved = server.ask(&[&["holds", "approve", &id], &like[..], &exact[..]].concat());
+    assert_eq!(approved["outcome"], "decided", "{approved}");
+
+    let first = server.send("a");
+    assert_eq!(first["status"], "completed", "the grant answers it: {first}");
+    drop(server);
+    let server = serve(folder.path());
+    let listed = server.ask(&["grants", "list"]);
+    let grant = &listed["grants"][0];
+    assert_eq!(
+        (&grant["state"], &grant["used"], &grant["uses"]),
+        (&json!("live"), &json!(1), &json!(2)),
+        "{listed}"
+    );
+    assert_eq!(grant["used_by"], json!([first["id"]]));
+    let log = server.ask(&["show", text(&first["id"])]).to_string();
+    assert!(log.contains(r#""grant_use":{"grant":"grant_"#), "{log}");
+    let receipt = Browser::of(&server).get(&format!("/api/v1/runs/{}/calls/1/receipt", text(&first["id"]))).1;
+    let receipt: Value = serde_json::from_str(&receipt).unwrap();
+    assert_eq!(receipt["outcome"]["effect"], "executed", "{receipt}");
+    assert_eq!(
+        receipt["outcome"]["attempts"][0]["grant_use"],
+        json!({"grant": grant["id"], "no": 1}),
+        "{receipt}"
+    );
+    let saved = server.ask(&["holds", "show", &id]);
+    assert_eq!(saved["state"], "decided", "{saved}");
+
+    let revoked = server.ask(&["grants", "revoke", text(&grant["id"])]);
+    assert_eq!(revoked["state"], "revoked", "{revoked}");
+    assert_eq!(server.send("a")["status"], "held", "asked about again");
+}
+
+/// The same on pages, without script: the offer, the rule, the approval, the list, the end.
+#[test]
+fn a_standing_approval_on_pages() {
+    let folder = paying();
+    let server = serve(folder.path());
+    let browser = Browser::of(&server);
+    let held = server.send("a");
+    let id = text(&held["holds"][0]["id"]).to_owned();
+    let page = browser.page(&format!("/approve/{id}"));
+    assert!(page.contains(&format!("href=\"/approve/{id}/grant\"")), "{page}");
+    let offer = browser.page(&format!("/approve/{id}/grant"));
+    assert!(offer.contains("Show the rule") && !offer.contains("data-rule"), "{offer}");
+    let shown = browser.page(&format!("/approve/{id}/grant?uses=1&hours=24&like-1=same_folder"));
+    assert!(shown.contains("data-rule") && shown.contains("at most 1 further calls"), "{shown}");
+    let field = |name: &str| {
+        let (_, rest) = shown
+            .split_once(&format!("name=\"{name}\" value=\""))
+            .unwrap_or_else(|| panic!("{name}: {shown}"));
+        rest.split_once('"').unwrap().0.to_owned()
+    };
+    let names = ["csrf", "once", "digest", "revision", "until", "grant_digest"];
+    let mut form: Vec<(String, String)> = names.map(|name| (name.to_owned(), field(name))).into();
+    form.extend([
+        ("uses".into(), "1".into()),
+        ("like-1".into(), "same_folder".into()),
+        ("decision".into(), "approve".into()),
+    ]);
+    let (status, _) = browser.post(&format!("/approve/{id}/grant"), &form);
+    assert_eq!(status, 303);
+    let list = browser.page("/grants");
+    assert!(list.contains("write_file: 0 of 1 used") && list.contains("Live"), "{list}");
+    assert_eq!(server.send("a")["status"], "completed");
+    assert!(browser.page("/grants").contains("write_file: 1 of 1 used"));
+}
