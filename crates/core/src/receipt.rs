@@ -296,11 +296,9 @@ pub fn receipt(hold: HoldKey, events: &[Envelope]) -> Option<Receipt> {
 /// run, or of the call alone where nobody was asked. None when the run never had that call.
 #[must_use]
 pub fn receipt_of_call(call: CallNo, events: &[Envelope]) -> Option<Receipt> {
-    let asked = events.iter().rev().find_map(|envelope| match &envelope.event {
-        Event::HoldOpened(opened) if opened.hold.call == call && opened.kind == HoldKind::Approval => {
-            Some(opened.hold)
-        }
-        _ => None,
+    let asked = events.iter().rev().find_map(|envelope| {
+        let Event::HoldOpened(opened) = &envelope.event else { return None };
+        (opened.hold.call == call && opened.kind == HoldKind::Approval).then_some(opened.hold)
     });
     if let Some(hold) = asked {
         return receipt(hold, events);

@@ -23,6 +23,7 @@ mod json_view;
 mod login;
 mod media;
 mod pages;
+mod people;
 mod receipts;
 mod routes;
 mod sign_in;

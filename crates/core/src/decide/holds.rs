@@ -426,11 +426,12 @@ fn emit(
         | Resolution::Withdraw
         | Resolution::Supersede => None,
     };
-    let grant = match &resolution {
-        Resolution::Approve { edited: None } if hold.kind == HoldKind::Approval => {
-            draft.ctx.verdicts.saved_grant(hold.call()).map(Box::new)
+    let is_as_shown = matches!(resolution, Resolution::Approve { edited: None });
+    let grant = match hold.kind {
+        HoldKind::Approval if is_as_shown => draft.ctx.verdicts.saved_grant(hold.call()).map(Box::new),
+        HoldKind::Approval | HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery => {
+            None
         }
-        _ => None,
     };
     let in_place_of = in_place_of(draft, hold, role);
     draft.emit(Event::HoldResolved(Box::new(HoldResolved {

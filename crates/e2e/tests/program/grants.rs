@@ -4,54 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::{Value, json};
-use standfast_testkit::{Process, folder, serve, text};
+use standfast_testkit::{folder, serve, text};
 
-/// A browser without script: it keeps its cookie.
-struct Browser {
-    base: String,
-    client: reqwest::Client,
-    runtime: tokio::runtime::Runtime,
-    cookie: std::cell::RefCell<String>,
-}
-
-impl Browser {
-    fn of(server: &Process) -> Browser {
-        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Browser { base: server.base.clone(), client, runtime, cookie: String::new().into() }
-    }
-
-    fn get(&self, path: &str) -> (u16, String) {
-        self.answer(self.client.get(format!("{}{path}", self.base)))
-    }
-
-    fn page(&self, path: &str) -> String {
-        let (status, page) = self.get(path);
-        assert_eq!(status, 200, "{path}: {page}");
-        page
-    }
-
-    fn post(&self, path: &str, form: &[(String, String)]) -> (u16, String) {
-        let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
-        let fields: Vec<String> =
-            form.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
-        let posted = self.client.post(format!("{}{path}", self.base)).header("origin", &self.base);
-        let posted = posted.header("content-type", "application/x-www-form-urlencoded");
-        self.answer(posted.body(fields.join("&")))
-    }
-
-    fn answer(&self, request: reqwest::RequestBuilder) -> (u16, String) {
-        let request = request.header("cookie", self.cookie.borrow().clone());
-        self.runtime.block_on(async {
-            let response = request.send().await.unwrap();
-            if let Some(set) = response.headers().get("set-cookie") {
-                let pair = set.to_str().unwrap().split(';').next().unwrap().to_owned();
-                self.cookie.replace(pair);
-            }
-            (response.status().as_u16(), response.text().await.unwrap())
-        })
-    }
-}
+use crate::form_pages::{Browser, field};
 
 /// A folder whose agent wants to pay, every time the same.
 fn paying() -> tempfile::TempDir {
@@ -143,14 +98,8 @@ fn a_standing_approval_on_pages() {
     assert!(offer.contains("Show the rule") && !offer.contains("data-rule"), "{offer}");
     let shown = browser.page(&format!("/approve/{id}/grant?uses=1&hours=24&like-1=same_folder"));
     assert!(shown.contains("data-rule") && shown.contains("at most 1 further calls"), "{shown}");
-    let field = |name: &str| {
-        let (_, rest) = shown
-            .split_once(&format!("name=\"{name}\" value=\""))
-            .unwrap_or_else(|| panic!("{name}: {shown}"));
-        rest.split_once('"').unwrap().0.to_owned()
-    };
     let names = ["csrf", "once", "digest", "revision", "until", "grant_digest"];
-    let mut form: Vec<(String, String)> = names.map(|name| (name.to_owned(), field(name))).into();
+    let mut form: Vec<(String, String)> = names.map(|name| (name.to_owned(), field(&shown, name))).into();
     form.extend([
         ("uses".into(), "1".into()),
         ("like-1".into(), "same_folder".into()),

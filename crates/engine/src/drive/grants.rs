@@ -127,11 +127,9 @@ pub(crate) fn beside_policy(decision: &Decision, rules: &[RuleId]) -> Option<Vec
 
 /// Whether an earlier start of this very call took a use.
 fn has_taken(log: &[Envelope], no: CallNo, id: &GrantId) -> bool {
-    log.iter().any(|envelope| match &envelope.event {
-        Event::CallStarted(started) if started.call == no => {
-            started.grant_use.as_ref().is_some_and(|taken| taken.grant == *id)
-        }
-        _ => false,
+    log.iter().any(|envelope| {
+        let Event::CallStarted(started) = &envelope.event else { return false };
+        started.call == no && started.grant_use.as_ref().is_some_and(|taken| taken.grant == *id)
     })
 }
 

@@ -297,9 +297,10 @@ impl Grants {
             used_by.extend(self.log.grants().find_use(&who.tenant, id, no).await?.map(|record| record.run));
         }
         let is_revoked = self.log.grants().is_revoked(&who.tenant, &kept).await?;
-        let state = match self.end_of(&kept.grant, used) {
-            _ if is_revoked => GrantState::Revoked(kept.revoked.clone()),
-            state => state,
+        let state = if is_revoked {
+            GrantState::Revoked(kept.revoked.clone())
+        } else {
+            self.end_of(&kept.grant, used)
         };
         Ok(GrantView { hold: kept.hold, grant: kept.grant, used, used_by, state })
     }
@@ -336,10 +337,9 @@ fn already_decided(recorded: RecordedDecision) -> GrantError {
 
 /// The grant that the decision of a hold saved, who decided, and when.
 fn saved_by(id: HoldId, log: &[Envelope]) -> Option<(&SavedGrant, UserId, Timestamp)> {
-    log.iter().find_map(|envelope| match &envelope.event {
-        Event::HoldResolved(resolved) if resolved.hold == id.key => {
-            Some((resolved.grant.as_deref()?, envelope.actor.user()?.clone(), envelope.at))
-        }
-        _ => None,
+    log.iter().find_map(|envelope| {
+        let Event::HoldResolved(resolved) = &envelope.event else { return None };
+        let saved = resolved.grant.as_deref().filter(|_| resolved.hold == id.key)?;
+        Some((saved, envelope.actor.user()?.clone(), envelope.at))
     })
 }

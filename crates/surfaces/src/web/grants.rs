@@ -291,10 +291,8 @@ fn item(view: &GrantView, now: Timestamp) -> GrantItem {
         GrantState::SchemaChanged => ("Ended: the tool has changed", "bad"),
         GrantState::RuleChanged => ("Ended: a rule has changed", "bad"),
     };
-    let revoked_by = match &view.state {
-        GrantState::Revoked(Some(revoked)) => Some(revoked.by.to_string()),
-        _ => None,
-    };
+    let revoked = if let GrantState::Revoked(revoked) = &view.state { revoked.as_ref() } else { None };
+    let revoked_by = revoked.map(|revoked| revoked.by.to_string());
     let names: Vec<&str> = view.grant.approved_by.iter().map(standfast_core::name::UserId::as_str).collect();
     GrantItem {
         id: view.grant.id.to_string(),

@@ -58,6 +58,7 @@ pub(super) static PAGES: LazyLock<Templates> = LazyLock::new(|| {
         ("grants.html", include_str!("templates/grants.html")),
         ("grant_offer.html", include_str!("templates/grant_offer.html")),
         ("receipt.html", include_str!("templates/receipt.html")),
+        ("people.html", include_str!("templates/people.html")),
         ("review.html", include_str!("templates/review.html")),
         ("history.html", include_str!("templates/history.html")),
         ("charts.html", include_str!("templates/charts.html")),
