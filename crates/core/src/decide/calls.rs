@@ -271,6 +271,7 @@ fn answer_recovery(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<(), Ref
 
 pub(super) fn suspend(draft: &mut Draft<'_>, suspend: &Suspend) -> Result<Answer, Refusal> {
     draft.refuse_if_ended()?;
+    super::outside::refuse_if_gate(draft)?;
     refuse_over_cap(draft)?;
     let kind = HoldKind::from(suspend.kind);
     let mut policy = match (suspend.kind, suspend.call) {

@@ -49,6 +49,9 @@ pub(super) fn claim(draft: &mut Draft<'_>, claim: &ClaimRun) -> Result<Answer, R
 
 pub(super) fn propose(draft: &mut Draft<'_>, propose: &Propose) -> Result<Answer, Refusal> {
     refuse_unless_claimed_by(draft, Some(&propose.worker))?;
+    if draft.run.state.calls_made > 0 {
+        refuse_if_gate(draft)?;
+    }
     let no = CallNo(draft.run.state.calls_made + 1);
     let mut judged = [judge::judge(draft, no, &propose.call)];
     judge::refuse_over_cap(draft, &mut judged);
@@ -70,6 +73,7 @@ pub(super) fn propose(draft: &mut Draft<'_>, propose: &Propose) -> Result<Answer
 
 pub(super) fn finish(draft: &mut Draft<'_>, worker: &WorkerName, result: &Body) -> Result<Answer, Refusal> {
     refuse_unless_claimed_by(draft, Some(worker))?;
+    refuse_if_gate(draft)?;
     draft.end(Outcome::Completed, None, Some(result.clone()));
     Ok(Answer::Done)
 }
@@ -125,11 +129,17 @@ pub(super) fn start_work(draft: &mut Draft<'_>, worker: &WorkerName) -> Result<A
 
 pub(super) fn release(draft: &mut Draft<'_>, worker: &WorkerName) -> Result<Answer, Refusal> {
     refuse_unless_claimed_by(draft, Some(worker))?;
+    refuse_if_gate(draft)?;
     unreported_calls_are_unknown(draft);
     // What it asked for was for itself; the next worker asks for its own.
     draft.withdraw_holds();
     draft.emit(Event::RunReleased(RunReleased { why: ReleaseReason::Returned, retry_at: None }));
     Ok(Answer::Done)
+}
+
+/// A gate is its one call and its owner's: it asks for nothing else, is handed to nobody, and ends with that call.
+pub(super) fn refuse_if_gate(draft: &Draft<'_>) -> Result<(), Refusal> {
+    if draft.run.facts.driver == Driver::Gate { Err(Refusal::WrongDriver) } else { Ok(()) }
 }
 
 /// A gate is over with its one call.

@@ -211,7 +211,7 @@ impl<'a> Walk<'a> {
             Event::CallOrphaned(orphaned) => {
                 let state = before.call(orphaned.call).map(|call| call.state);
                 let is_reported_by_worker =
-                    before.facts.driver == Driver::Outside && state == Some(CallState::Ready);
+                    before.facts.driver.is_elsewhere() && state == Some(CallState::Ready);
                 if !is_reported_by_worker {
                     self.must_be_started(before, orphaned.call)?;
                 }
@@ -297,7 +297,7 @@ impl<'a> Walk<'a> {
 
     fn proposed(&mut self, call: &ToolCall, before: &Run) {
         let driver = before.facts.driver;
-        let (may_report, may_return) = (driver == Driver::Outside, driver == Driver::Gate);
+        let (may_report, may_return) = (driver.is_elsewhere(), driver == Driver::Gate);
         let seen = SeenCall { replay: call.replay, may_report, may_return, ..SeenCall::default() };
         self.calls.insert(call.no, seen);
     }
@@ -356,7 +356,7 @@ impl<'a> Walk<'a> {
         let is_due = match before.call(no).map(|call| (call.state, call.replay)) {
             Some((CallState::Started { .. } | CallState::Done(CallOutcome::Unknown), _)) => true,
             Some((CallState::Ready, replay)) => {
-                before.facts.driver == Driver::Outside || (starts > 0 && replay == Replay::Idempotent)
+                before.facts.driver.is_elsewhere() || (starts > 0 && replay == Replay::Idempotent)
             }
             Some((CallState::Held | CallState::Done(_), _)) | None => false,
         };

@@ -8,9 +8,11 @@ mod install;
 
 use std::io::Read;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::clock::Clock;
 
 use super::client::{Failure, Form, Patience, Server, ServerArgs};
 use super::plain::plain;
@@ -22,7 +24,7 @@ const WAIT: &str = r#"{"standfast":"wait"}"#;
 const STRETCH: u64 = 20;
 
 /// How long a server that is away is waited for: it may be restarting.
-const AWAY: Duration = Duration::from_secs(60);
+const AWAY: Millis = Millis::seconds(60);
 
 /// What a coding agent calls, or the setup of it.
 #[derive(Debug, Args)]
@@ -139,20 +141,22 @@ impl HookCall {
         let mut event = String::new();
         std::io::stdin().read_to_string(&mut event).map_err(|error| format!("standard input: {error}"))?;
         let server = Server::at(&self.asking, Form::Json).map_err(in_words)?;
-        let began = Instant::now();
-        let mut away_since = None;
+        let clock = Clock::system();
+        let until = clock.now().plus(Millis::seconds(i64::try_from(self.wait).unwrap_or(i64::MAX)));
+        let mut away_since: Option<Timestamp> = None;
         loop {
-            let left = self.wait.saturating_sub(began.elapsed().as_secs());
-            let (wait, then) = if left > STRETCH { (STRETCH, "wait") } else { (left, self.then.word()) };
+            let left = until.since(clock.now());
+            let seconds = u64::try_from((left.0 + 999) / 1000).unwrap_or(0);
+            let (wait, then) =
+                if seconds > STRETCH { (STRETCH, "wait") } else { (seconds, self.then.word()) };
             let path = format!("/hooks/{}?wait={wait}&then={then}", client.name());
             match server.post(&path, &event, Patience::Any) {
                 Ok(answer) if answer.trim() == WAIT => away_since = None,
                 Ok(answer) => return Ok(answer),
                 // A repeat attaches to the same request for approval, so trying again is safe.
                 Err(Failure::CouldNotAsk(why)) => {
-                    let since: &mut Instant = away_since.get_or_insert_with(Instant::now);
-                    let patience = AWAY.min(Duration::from_secs(left));
-                    if since.elapsed() >= patience {
+                    let since = *away_since.get_or_insert(clock.now());
+                    if clock.now().since(since) >= AWAY.min(left) {
                         return Err(why);
                     }
                     std::thread::sleep(Duration::from_millis(500));

@@ -28,6 +28,8 @@ pub(super) struct FixedAtStart {
     pub(super) uses_memory: bool,
     /// What the keys said that only a start reads.
     pub(super) restart_keys: Vec<RestartKey>,
+    /// The file as it was before the start read it: what is written while the server starts is a change.
+    pub(super) file: Option<Vec<u8>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +52,7 @@ pub(super) async fn keep_up(
     overrule: impl Fn(&mut Settings) -> Result<(), String>,
 ) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut seen = std::fs::read(path).ok();
+    let mut seen = fixed.file.clone();
     loop {
         let is_asked = tokio::select! {
             _ = hangup.recv() => true,

@@ -147,11 +147,12 @@ impl Failure {
 pub(crate) fn run(arguments: &Serve) -> ExitCode {
     // Read before anything is logged: it says how.
     let path = if arguments.demo { None } else { data::config_file(arguments.config.as_deref()) };
+    let file = path.as_deref().and_then(|path| std::fs::read(path).ok());
     let loaded = path.as_deref().map(|path| config::load(path, Unset::Refuse)).transpose();
     let served = loaded.map_err(Failure::from).and_then(|config| {
         logging::begin(arguments.log_format, config.as_ref().map(|config| &config.file.server.log));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(serve(arguments, path, config))
+        runtime.block_on(serve(arguments, (path, file), config))
     });
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -162,7 +163,11 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
     }
 }
 
-async fn serve(arguments: &Serve, path: Option<PathBuf>, config: Option<Config>) -> Result<(), Failure> {
+async fn serve(
+    arguments: &Serve,
+    (path, file): (Option<PathBuf>, Option<Vec<u8>>),
+    config: Option<Config>,
+) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     if let (None, Some(found)) = (&arguments.config, &path) {
         tracing::info!("config: using {} of the current directory; --demo serves the demo", found.display());
@@ -200,7 +205,7 @@ async fn serve(arguments: &Serve, path: Option<PathBuf>, config: Option<Config>)
     settings.webhooks.key = Some(key);
     config.iter().for_each(warn);
     let restart_keys = config.as_ref().map(Config::restart_keys).unwrap_or_default();
-    let fixed = FixedAtStart { database, uses_memory, restart_keys, around: around.clone() };
+    let fixed = FixedAtStart { database, uses_memory, restart_keys, file, around: around.clone() };
     let listener = listen(wanted).await?;
     let address = listener.local_addr()?;
     let url = format!("{}://{address}", if certificate.is_some() { "https" } else { "http" });

@@ -194,7 +194,7 @@ async fn outcome(
 #[utoipa::path(
     post, path = "/gates/{gate}/withdraw", tag = "gates",
     params(("gate" = String, Path, description = "The gate's id")),
-    request_body = wire::Withdraw,
+    request_body = Option<wire::Withdraw>,
     responses((status = 200, body = wire::Gate), DefaultAnswers)
 )]
 async fn withdraw(

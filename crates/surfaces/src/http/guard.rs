@@ -30,6 +30,9 @@ const SIGN_IN: &str = "/sign-in";
 /// What is measured: a key may be for nothing else.
 const METRICS: &str = "/metrics";
 
+/// What agents ask before they run a call: their key may be for nothing else.
+const GATES: &str = "/api/v1/gates/";
+
 /// Styles, icons and the script: the same for everybody.
 const ASSETS: &str = "/assets/";
 
@@ -128,14 +131,23 @@ impl Door {
             let (who, pass) = principal(app, attempts, from, shown).await?;
             request.extensions_mut().insert(pass);
             // Looking is refused here, where no new route can forget it. Changes are the engine's to refuse.
-            let is_scrape = request.uri().path() == METRICS && who.has(Scope::MetricsRead);
-            if is_harmless(request.method()) && !who.has(Scope::RunsRead) && !is_scrape {
+            let may_look = who.has(Scope::RunsRead)
+                || narrower_scope(request.uri().path()).is_some_and(|scope| who.has(scope));
+            if is_harmless(request.method()) && !may_look {
                 return Err(Problem::missing_scope(Scope::RunsRead));
             }
             request.extensions_mut().insert(who);
         }
         Ok(())
     }
+}
+
+/// What is enough to look at a path, beside the scope to look at everything: scrapers see figures, agents their own gates.
+fn narrower_scope(path: &str) -> Option<Scope> {
+    if path == METRICS {
+        return Some(Scope::MetricsRead);
+    }
+    path.starts_with(GATES).then_some(Scope::GatesOpen)
 }
 
 fn is_open(method: &Method, path: &str) -> bool {
