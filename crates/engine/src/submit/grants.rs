@@ -152,8 +152,7 @@ impl Grants {
         let Rules::Readable(policy) = &agent.rules else { return Err(not_allowed()) };
         let stored = stored_call(snapshot.log().await.map_err(EngineError::from)?, id.key.call);
         let stored = stored.ok_or(EngineError::NotFound)?;
-        let definition =
-            self.log.definition(&run.facts.agent, run.state.definition).await.map_err(EngineError::from)?;
+        let definition = self.log.definition(&run.facts.agent, run.state.definition).await?;
         let schema = definition.tools.get(&stored.tool).map(ToolSpec::schema_digest);
         let (true, Some(schema)) = (policy.takes_grants(), schema) else { return Err(not_allowed()) };
         let call = call_of(&run.facts, &stored.tool, Some(&stored.arguments));
