@@ -10,6 +10,7 @@ use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
 use serde::Serialize;
+use standfast_core::actor::Actor;
 use standfast_core::body::Body;
 use standfast_core::id::{CallNo, RunId};
 use standfast_core::message::PolicyVerdict;
@@ -153,7 +154,15 @@ fn page(receipt: &Receipt, run: RunId, json: String, snapshot: &Snapshot, now: T
         asked: receipt.asked.as_ref().map(|asked| AskedRow {
             seq: asked.seq.0,
             at: at(asked.at),
-            by: labels::actor(&asked.by),
+            by: match &asked.by {
+                // A node wrote it down; who asked is the agent, by its model.
+                Actor::Node(_) => format!("agent {}", snapshot.run().facts.agent),
+                Actor::Person(_)
+                | Actor::Client(_)
+                | Actor::Callback(_)
+                | Actor::Outside(_)
+                | Actor::Clock => labels::actor(&asked.by),
+            },
             tool: asked.tool.to_string(),
             arguments: text(&asked.arguments),
             digest: asked.digest.map(|digest| digest.to_string()),
