@@ -307,8 +307,6 @@ test('a sub-run stands within the timeline of the run that started it, and the p
   });
   await open(`/runs/${id}`);
   const nested = page.locator('.timeline > li .sub-run');
-  // The page may be there before the sub-run is; then it comes in live.
-  await nested.first().waitFor();
   assert.equal(await nested.count(), 1);
   await nested.getByText('Sub-run of lister').waitFor();
   assert.ok(await nested.locator('.timeline > li').count() >= 3);
