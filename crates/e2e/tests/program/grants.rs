@@ -49,6 +49,10 @@ fn a_standing_approval_from_the_rule_to_its_end() {
     let wider = ["--uses", "3", "--like", "path=same_folder", "--until", until, "--rule", digest];
     let refused = server.output(&[&["holds", "approve", &id], &wider[..]].concat());
     assert_eq!(refused.status.code(), Some(1));
+    // Nor without the rule: whoever asks for more than one call does not get one by mistake.
+    let refused = server.output(&["holds", "approve", &id, "--uses", "2"]);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && told.contains("needs --rule"), "{told}");
     assert_eq!(server.ask(&["grants", "list"])["grants"], json!([]));
     let exact = ["--until", until, "--rule", digest];
     let approved = server.ask(&[&["holds", "approve", &id], &like[..], &exact[..]].concat());

@@ -159,7 +159,11 @@ pub(super) fn run(holds: &Holds) -> ExitCode {
             let (arguments, digest) = (arguments.as_deref(), digest.as_deref());
             let grant = rule.as_deref().map(|rule| wish.body(Some(rule)));
             let decision = Decision { arguments, digest, grant, ..Decision::of("approve") };
-            ask(asking, |server| decide(server, id, &decision))
+            ask(asking, |server| match (rule, wish.is_empty()) {
+                // Without the rule nothing further would be approved, and nobody would notice.
+                (None, false) => Err(Failure::Refused { said: grant::NO_RULE.into(), body: String::new() }),
+                (Some(_), _) | (None, true) => decide(server, id, &decision),
+            })
         }
         Some(HoldsCommand::Edit(wanted)) => ask(&wanted.asking, |server| edited(server, wanted)),
         Some(HoldsCommand::Deny(Deny { id, reason, asking })) => {

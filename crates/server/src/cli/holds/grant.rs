@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::listing;
 use crate::cli::client::{Failure, Form, Patience, ServerArgs, ask, read, segment};
 use crate::cli::plain::Text;
 
@@ -31,7 +32,7 @@ pub(super) struct Wish {
 /// The rule of a standing approval.
 #[derive(Debug, Args)]
 pub(super) struct GrantRule {
-    /// The id of the hold.
+    /// The id of the hold, or its beginning.
     id: String,
     #[command(flatten)]
     wish: Wish,
@@ -73,7 +74,16 @@ fn like(text: &str) -> Result<Like, String> {
     Ok(Like { argument: argument.to_owned(), may_be: may_be.to_owned(), words })
 }
 
+/// Why an approval with a wish and without its rule is refused.
+pub(super) const NO_RULE: &str = "--uses, --until, --like and --same-session approve further calls, which needs --rule with the \
+                                  digest that `standfast holds grant-rule` shows for them; nothing was decided";
+
 impl Wish {
+    /// Whether nothing is asked for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.uses.is_none() && self.until.is_none() && self.like.is_empty() && !self.same_session
+    }
+
     /// What is sent; of an approval with the digest of the rule.
     pub(super) fn body<'a>(&'a self, digest: Option<&'a str>) -> GrantWish<'a> {
         let Wish { uses, until, like, same_session } = self;
@@ -93,8 +103,9 @@ struct Rule {
 pub(super) fn grant_rule(wanted: &GrantRule) -> ExitCode {
     let GrantRule { id, wish, asking } = wanted;
     ask(asking, |server| {
+        let id = listing::whole_id(server, id)?;
         let body = serde_json::to_string(&wish.body(None)).unwrap_or_default();
-        let text = server.post(&format!("/holds/{}/grant-rule", segment(id)), &body, Patience::Usual)?;
+        let text = server.post(&format!("/holds/{}/grant-rule", segment(&id)), &body, Patience::Usual)?;
         if server.form == Form::Json {
             return Ok::<String, Failure>(text);
         }
