@@ -14,6 +14,7 @@ mod data;
 mod doctor;
 mod edit;
 mod export;
+mod grants;
 mod greeting;
 mod holds;
 mod hook;
@@ -94,6 +95,9 @@ enum Command {
     /// Create, list and revoke API keys in a server's database. The server may be running.
     #[command(subcommand)]
     Keys(keys::Keys),
+    /// List standing approvals with how far they are used, and revoke them.
+    #[command(subcommand)]
+    Grants(grants::Grants),
     /// Manage webhook subscriptions: list, create, test and delete them, resend failed deliveries.
     #[command(subcommand)]
     Subscriptions(subscriptions::Subscriptions),
@@ -191,6 +195,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Logout => profile::logout(),
         Command::Nodes(nodes) => nodes::run(&nodes),
         Command::Keys(keys) => keys::run(&keys),
+        Command::Grants(command) => grants::run(&command),
         Command::Subscriptions(command) => subscriptions::run(&command),
         Command::Llm(llm) => llm::run(&llm),
         Command::Validate(validate) => validate::run(&validate),

@@ -94,6 +94,7 @@ pub(crate) const STANDFAST_SUBCOMMANDS: &[&str] = &[
     "completions",
     "doctor",
     "export",
+    "grants",
     "health",
     "help",
     "holds",
