@@ -19,7 +19,10 @@ struct Cashier;
 impl Model for Cashier {
     fn ask<'a>(&'a self, prompt: Prompt, _live: &'a Live) -> ModelFuture<'a> {
         let (id, tool, arguments) = ("1".to_owned(), "refund".to_owned(), r#"{"payment": "p-7"}"#.to_owned());
-        let asks = ModelReply { calls: vec![AskedCall { id, tool, arguments, problem: None }], ..ModelReply::default() };
+        let asks = ModelReply {
+            calls: vec![AskedCall { id, tool, arguments, problem: None }],
+            ..ModelReply::default()
+        };
         let says = ModelReply { text: Some("p-7 is paid back.".into()), ..ModelReply::default() };
         Box::pin(async move { Ok(if prompt.turn == 0 { asks } else { says }) })
     }
@@ -35,7 +38,7 @@ impl Tool for Refund {
 }
 
 /// Runs the agent in this file, approves its call, and returns what it says in the end.
-pub async fn refund(database: &Path) -> Result<Option<Body>, Box<dyn Error>> {
+pub(crate) async fn refund(database: &Path) -> Result<Option<Body>, Box<dyn Error>> {
     let (agent, tool) = (AgentName::new("cashier")?, ToolName::new("refund")?);
     let mut definition = Definition::new(agent.clone());
     let spec = ToolSpec::new("Pays a payment back", RawJson::parse(r#"{"type": "object"}"#)?);
@@ -51,7 +54,13 @@ pub async fn refund(database: &Path) -> Result<Option<Body>, Box<dyn Error>> {
     let run = engine.start(&me, NewRun { agent, session: None, message, once: None }).await?;
     engine.reads().needs_somebody(&me, run, None, patience).await?;
     let key = engine.run(&me, run).await?.run.state.holds.first().ok_or("nothing is held")?.key;
-    let approval = Decision { hold: HoldId { run, key }, wanted: Choice::Approve, digest: None, revision: None, once: None };
+    let approval = Decision {
+        hold: HoldId { run, key },
+        wanted: Choice::Approve,
+        digest: None,
+        revision: None,
+        once: None,
+    };
     engine.decide(&me, approval).await?;
     engine.reads().needs_somebody(&me, run, None, patience).await?;
     let result = engine.run(&me, run).await?.result;

@@ -106,6 +106,7 @@ pub(crate) const STANDFAST_SUBCOMMANDS: &[&str] = &[
     "login",
     "logout",
     "man",
+    "mcp",
     "nodes",
     "policy",
     "restore",
