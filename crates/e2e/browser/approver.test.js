@@ -10,6 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { launch, Server } from './server.js';
+import { until } from './watch.js';
 
 const NASTY = '</pre></dd><img src=http://127.0.0.1:1/x onerror=alert(1)><script>alert(2)</script><svg onload=alert(3)>[x](javascript:alert(4))\u202e';
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
@@ -296,14 +297,26 @@ test('a question is answered on the page of several, beside an approval; what th
   await page.getByText('"ways"').waitFor();
 });
 
-test('a sub-run stands within the timeline of the run that started it', async () => {
+test('a sub-run stands within the timeline of the run that started it, and the page follows it', async () => {
   const { id } = await server.api('/agents/leader/runs', { input: 'Hand it over', wait: 'settled' });
+  /** @type {{ id: string, kind: string } | undefined} */
+  let held;
+  await until('the sub-run is held', async () => {
+    held = (await server.api('/holds')).holds.find((/** @type {{ kind: string }} */ hold) => hold.kind === 'approval');
+    return held !== undefined;
+  });
   await open(`/runs/${id}`);
   const nested = page.locator('.timeline > li .sub-run');
   assert.equal(await nested.count(), 1);
   await nested.getByText('Sub-run of lister').waitFor();
   assert.ok(await nested.locator('.timeline > li').count() >= 3);
   await inAllLooks('run-nested');
+  const withScript = await browser.newContext();
+  const followed = await withScript.newPage();
+  await followed.goto(`${server.base}/runs/${id}`);
+  await server.api(`/holds/${held?.id}/resolve`, { resolution: 'deny' });
+  await followed.locator('.sub-run summary .badge', { hasText: 'Completed' }).waitFor();
+  await withScript.close();
 });
 
 test('the history has who, when and how, and is exported as CSV and JSON', async () => {

@@ -156,6 +156,8 @@ async function fetchAndMorph() {
   if (speaking && isSpeaking(words.turn)) wordsPlace().after(speaking);
   document.title = nav.dataset.title ?? document.title;
   remember();
+  // A page that has sub-runs now follows them too.
+  if (main().dataset.lists !== undefined && source && !source.url.includes('lists=')) connect();
 }
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
