@@ -23,6 +23,7 @@ mod init;
 mod keys;
 mod llm;
 mod logging;
+mod mcp;
 mod nodes;
 #[cfg(target_os = "linux")]
 mod notify;
@@ -79,6 +80,9 @@ enum Command {
     Inbox(inbox::Inbox),
     /// Ask a server before a coding agent runs something: called by its hooks. `install` sets them up.
     Hook(hook::Hook),
+    /// Put an MCP server behind approvals: a proxy in the place of its command.
+    #[command(subcommand)]
+    Mcp(mcp::Mcp),
     /// Cancel a run.
     Cancel(runs::Cancel),
     /// Follow a run until it waits or ends; without a run, follow pending holds.
@@ -187,6 +191,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Show(show) => runs::show(&show),
         Command::Holds(holds) => holds::run(&holds),
         Command::Hook(hook) => hook.run(),
+        Command::Mcp(mcp) => mcp.run(),
         Command::Inbox(inbox) => inbox::run(&inbox),
         Command::Cancel(cancel) => runs::cancel(&cancel),
         Command::Watch(watch) => watch::run(&watch),

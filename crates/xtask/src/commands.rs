@@ -107,6 +107,7 @@ pub(crate) const STANDFAST_SUBCOMMANDS: &[&str] = &[
     "login",
     "logout",
     "man",
+    "mcp",
     "nodes",
     "policy",
     "restore",
