@@ -19,10 +19,8 @@ struct Cashier;
 impl Model for Cashier {
     fn ask<'a>(&'a self, prompt: Prompt, _live: &'a Live) -> ModelFuture<'a> {
         let (id, tool, arguments) = ("1".to_owned(), "refund".to_owned(), r#"{"payment": "p-7"}"#.to_owned());
-        let asks = ModelReply {
-            calls: vec![AskedCall { id, tool, arguments, problem: None }],
-            ..ModelReply::default()
-        };
+        let calls = vec![AskedCall { id, tool, arguments, problem: None }];
+        let asks = ModelReply { calls, ..ModelReply::default() };
         let says = ModelReply { text: Some("p-7 is paid back.".into()), ..ModelReply::default() };
         Box::pin(async move { Ok(if prompt.turn == 0 { asks } else { says }) })
     }
@@ -45,22 +43,17 @@ pub(crate) async fn refund(database: &Path) -> Result<Option<Body>, Box<dyn Erro
     definition.tools.insert(tool.clone(), spec);
     let tools = [(tool.clone(), Arc::new(Refund) as Arc<dyn Tool>)].into();
     let cashier = Agent { tools, needs_approval: [tool].into(), ..Agent::new(definition, Arc::new(Cashier)) };
-    let agents = [(agent.clone(), Arc::new(cashier))].into();
+    let settings = Settings { agents: [(agent.clone(), Arc::new(cashier))].into(), ..Settings::usual() };
 
     let store = Arc::new(SqliteStore::open(&SqliteOptions::at(database))?);
-    let engine = Engine::new(store, Clock::system(), Settings { agents, ..Settings::usual() });
+    let engine = Engine::new(store, Clock::system(), settings);
     engine.work();
     let (me, patience, message) = (Principal::local(), Millis::seconds(60), Message::text("Refund p-7"));
     let run = engine.start(&me, NewRun { agent, session: None, message, once: None }).await?;
     engine.reads().needs_somebody(&me, run, None, patience).await?;
     let key = engine.run(&me, run).await?.run.state.holds.first().ok_or("nothing is held")?.key;
-    let approval = Decision {
-        hold: HoldId { run, key },
-        wanted: Choice::Approve,
-        digest: None,
-        revision: None,
-        once: None,
-    };
+    let (hold, wanted) = (HoldId { run, key }, Choice::Approve);
+    let approval = Decision { hold, wanted, digest: None, revision: None, once: None };
     engine.decide(&me, approval).await?;
     engine.reads().needs_somebody(&me, run, None, patience).await?;
     let result = engine.run(&me, run).await?.result;

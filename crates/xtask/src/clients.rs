@@ -13,6 +13,9 @@ use crate::{needs, process, product};
 const PYTHON: &str = "packages/python";
 const TYPESCRIPT: &str = "packages/typescript";
 
+/// The hooks, with the real coding agents.
+const CODING_AGENTS: &str = "packages/coding-agents";
+
 /// Where the environment of Python is, below the target folder.
 const ENVIRONMENT: &str = "clients/python";
 
@@ -26,8 +29,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         python.env(product::VARIABLE, &product);
         process::run(&root.join(PYTHON), python)?;
     }
-    process::run(&root.join(TYPESCRIPT), needs::npm(&["ci"]))?;
-    let mut npm = needs::npm(&["test"]);
-    npm.env(product::VARIABLE, &product);
-    process::run(&root.join(TYPESCRIPT), npm)
+    [TYPESCRIPT, CODING_AGENTS].iter().try_for_each(|folder| {
+        process::run(&root.join(folder), needs::npm(&["ci"]))?;
+        let mut npm = needs::npm(&["test"]);
+        npm.env(product::VARIABLE, &product);
+        process::run(&root.join(folder), npm)
+    })
 }

@@ -129,7 +129,7 @@ impl HookCall {
                 eprintln!(
                     "Not executed: Standfast could not be asked whether this call may run ({}). Nothing runs without it; to \
                      switch it off: standfast hook uninstall {client}",
-                    plain(why.trim())
+                    plain(&why.trim().replace('\n', "; "))
                 );
                 ExitCode::from(2)
             }

@@ -55,7 +55,7 @@ pub(super) struct Proxy {
 
 /// Which end closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Closed {
+enum PipeEnd {
     Client,
     Upstream,
 }
@@ -66,7 +66,7 @@ impl Mcp {
         match proxy.serve() {
             Ok(code) => code,
             Err(why) => {
-                eprintln!("standfast: {}", plain(&why));
+                eprintln!("standfast: {}", plain(&why.replace('\n', "; ")));
                 ExitCode::from(2)
             }
         }
@@ -97,16 +97,16 @@ impl Proxy {
         std::thread::spawn(move || {
             read_lines(BufReader::new(stdout), |line| reader.0.from_upstream(line));
             // Nobody listens once the other end was first.
-            let _ = reader.1.send(Closed::Upstream);
+            let _ = reader.1.send(PipeEnd::Upstream);
         });
         let reader = link.clone();
         std::thread::spawn(move || {
             read_lines(std::io::stdin().lock(), |line| Link::from_client(&reader, line));
-            let _ = closed.send(Closed::Client);
+            let _ = closed.send(PipeEnd::Client);
         });
-        let was_first = first.recv().unwrap_or(Closed::Client);
+        let was_first = first.recv().unwrap_or(PipeEnd::Client);
         link.close();
-        if was_first == Closed::Client && first.recv_timeout(GOODBYE).is_err() {
+        if was_first == PipeEnd::Client && first.recv_timeout(GOODBYE).is_err() {
             drop(child.kill());
         }
         link.abandon();

@@ -39,6 +39,8 @@ pub fn gate_text(view: &GateView, site: &str) -> String {
     let url = gate_url(view, site);
     let tool = &view.tool;
     let reason = view.decision.as_ref().and_then(|decision| decision.reason.as_deref());
+    // A rule's own words begin as this sentence does.
+    let reason = reason.map(|reason| reason.strip_prefix("not executed: ").unwrap_or(reason));
     let because = reason.map(|reason| format!(" Reason: {reason}")).unwrap_or_default();
     let at = url.map(|url| format!(" at {url}")).unwrap_or_default();
     let is_edited = view.decision.as_ref().is_some_and(|decision| decision.is_edited);

@@ -115,6 +115,36 @@ async fn the_policy_of_the_file_applies() {
     assert_eq!((told.status, &told.body["outcome"]["value"]), (200, &json!("no route")), "{told:?}");
 }
 
+/// What a rule allowed when it was asked, and forbids when it starts, is denied: state, decision and words say the same.
+#[tokio::test]
+async fn a_rule_that_became_stricter_is_the_decision() {
+    let (folder, server) = plain();
+    let look_up = json!({"tool": "look_up", "arguments": {}, "agent": "a", "session": "s", "call": "1"});
+    let gate = server.open(&look_up).await;
+    assert_eq!(gate["state"], "allowed");
+    drop(server);
+    let file = folder.path().join("standfast.yaml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let stricter = "{id: reads, deny: look_up, because: the archive is closed}";
+    std::fs::write(file, config.replace("{id: reads, allow: look_up}", stricter)).unwrap();
+    let server = serve(folder.path(), "data");
+    let refused = server.start(&gate).await;
+    assert_eq!((refused.status, &refused.body["type"]), (409, &json!("urn:standfast:problem:wrong-state")));
+    let denied = server.gate(&gate).await;
+    assert_eq!(
+        (&denied["state"], &denied["decision"]["allowed"]),
+        (&json!("denied"), &json!(false)),
+        "{denied}"
+    );
+    assert_eq!(
+        (denied["outcome"].is_null(), &denied["decision"]["rules"]),
+        (true, &json!(["reads"])),
+        "{denied}"
+    );
+    let words = text(&denied["model_text"]);
+    assert!(words.contains("the archive is closed") && words.matches("ot executed").count() == 1, "{words}");
+}
+
 /// A no with its reason, and a yes to other arguments: what may start is what was decided, by its digest.
 #[tokio::test]
 async fn denied_and_edited() {

@@ -159,7 +159,22 @@ impl GateView {
             Event::HoldResolved(resolved) => {
                 self.resolve(envelope, &resolved.resolution, *kind, rules);
             }
-            Event::CallFinished(finished) => self.result = Some(finished.result.clone()),
+            Event::CallFinished(finished) => match &finished.refused {
+                // Stricter rules stopped what had been allowed: that is the decision now, and nothing ran.
+                Some(judged) => {
+                    let (ToolResult::Ok(said) | ToolResult::Failed(said)) = &finished.result;
+                    self.decision = Some(GateDecision {
+                        is_allowed: false,
+                        by: None,
+                        at: envelope.at,
+                        reason: said.inline().map(str::to_owned),
+                        rules: judged.rules.clone(),
+                        grant: None,
+                        is_edited: self.revision > 0,
+                    });
+                }
+                None => self.result = Some(finished.result.clone()),
+            },
             _ => {}
         }
     }

@@ -349,7 +349,11 @@ export const Standfast = async () => ({
       event: "tool.execute.before", sessionID: input.sessionID, callID: input.callID, tool: input.tool, args: output.args,
     })
     if (said.decision === "deny") throw new Error(said.reason)
-    if (said.args) output.args = said.args
+    if (said.args) {
+      // opencode runs the object that it handed over, not another one in its place.
+      for (const name of Object.keys(output.args)) delete output.args[name]
+      Object.assign(output.args, said.args)
+    }
   },
   "tool.execute.after": async (input, output) => {
     ask({

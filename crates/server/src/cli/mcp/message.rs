@@ -240,11 +240,11 @@ pub(super) fn listed(result: &RawValue) -> Vec<ListedTool> {
 /// Whether a result says of itself that it is an error.
 pub(super) fn says_error(result: &RawValue) -> bool {
     #[derive(Deserialize)]
-    struct Said {
+    struct ErrorMark {
         #[serde(default, rename = "isError")]
         is_error: bool,
     }
-    serde_json::from_str::<Said>(result.get()).is_ok_and(|said| said.is_error)
+    serde_json::from_str::<ErrorMark>(result.get()).is_ok_and(|mark| mark.is_error)
 }
 
 #[cfg(test)]
