@@ -206,6 +206,7 @@ impl Draft<'_> {
             judged: None,
             digest: None,
             message: None,
+            grant: None,
         })));
     }
 }

@@ -70,6 +70,23 @@ pub struct ToolSpec {
 }
 
 impl Definition {
+    /// An agent without instructions and tools, and with everything else as usual.
+    #[must_use]
+    pub fn new(agent: AgentName) -> Definition {
+        Definition {
+            agent,
+            prompt: String::new(),
+            model: String::new(),
+            model_parameters: None,
+            tools: BTreeMap::new(),
+            policy: None,
+            sub_agents: Vec::new(),
+            show_thinking: false,
+            hold_batch: false,
+            holds: HoldPolicy::default(),
+        }
+    }
+
     /// The bytes as stored.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -93,6 +110,19 @@ impl Definition {
 }
 
 impl ToolSpec {
+    /// A tool that is never started again by itself and whose effect cannot be undone.
+    #[must_use]
+    pub fn new(description: &str, schema: RawJson) -> ToolSpec {
+        ToolSpec {
+            description: description.to_owned(),
+            schema,
+            replay: Replay::default(),
+            reversible: false,
+            approval_prompt: None,
+            holds: None,
+        }
+    }
+
     /// The digest of the tool as it was described to the model: a changed description is a changed tool (T3).
     #[must_use]
     pub fn schema_digest(&self) -> Digest {

@@ -16,6 +16,7 @@ use crate::approver::Approver;
 use crate::body::Body;
 use crate::digest::Digest;
 use crate::effect::EffectClaim;
+use crate::grant::{GrantUse, SavedGrant};
 use crate::hold::{Ask, Delegation, Demand, Escalation, HoldKind, HoldPolicy, Resolution, Stakes};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Seq};
 use crate::message::{FileDigest, Message, PolicyVerdict, Reply, ToolCall, ToolResult, is_default};
@@ -408,6 +409,9 @@ pub struct CallStarted {
     /// What it claims in the world: at most one start has each of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectClaim>,
+    /// The use that it takes of a standing approval: at most one start has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant_use: Option<GrantUse>,
 }
 
 /// What `call.returned` says.
@@ -682,4 +686,7 @@ pub struct HoldResolved {
     /// The message that decided, as its sender wrote it, for the history; models are not told it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<Message>>,
+    /// The standing approval that it saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<Box<SavedGrant>>,
 }

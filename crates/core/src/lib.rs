@@ -19,6 +19,7 @@ pub mod digest;
 pub mod effect;
 pub mod event;
 pub mod execution_state;
+pub mod grant;
 pub mod hold;
 pub mod id;
 pub mod job;

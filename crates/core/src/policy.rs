@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::effect::EffectClaim;
+use crate::grant::{GrantUse, SavedGrant};
 use crate::hold::{Demand, Escalation, HoldTerms};
 use crate::id::CallNo;
 use crate::message::{FileDigest, ObservedVerdict, PolicyVerdict};
@@ -69,6 +70,10 @@ pub struct Verdicts {
     pub times: Vec<(CallNo, HoldTimes)>,
     /// What the starts of calls claim in the world.
     pub effects: Vec<(CallNo, EffectClaim)>,
+    /// The uses that the starts of calls take of standing approvals.
+    pub grant_uses: Vec<(CallNo, GrantUse)>,
+    /// The standing approvals that approvals of calls save.
+    pub saved_grants: Vec<(CallNo, SavedGrant)>,
     /// The agent or the owner is over its soft cap of open holds: new ones open muted.
     pub mutes: bool,
     /// What rules say of the hold of a call, beside who decides.
@@ -164,6 +169,18 @@ impl Verdicts {
     #[must_use]
     pub fn effects(&self, call: CallNo) -> Vec<EffectClaim> {
         self.effects.iter().filter(|(no, _)| *no == call).map(|(_, claim)| claim.clone()).collect()
+    }
+
+    /// The use that the start of a call takes of a standing approval.
+    #[must_use]
+    pub fn grant_use(&self, call: CallNo) -> Option<GrantUse> {
+        self.grant_uses.iter().find(|(no, _)| *no == call).map(|(_, taken)| taken.clone())
+    }
+
+    /// The standing approval that an approval of a call saves.
+    #[must_use]
+    pub fn saved_grant(&self, call: CallNo) -> Option<SavedGrant> {
+        self.saved_grants.iter().find(|(no, _)| *no == call).map(|(_, saved)| saved.clone())
     }
 
     /// What rules say of the hold of a call, beside who decides.

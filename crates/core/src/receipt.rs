@@ -1,4 +1,4 @@
-//! The receipt of a hold: what was shown, who decided, and what ran.
+//! The receipt of a hold, or of a call that nobody was asked about: what was shown, who decided, and what ran.
 //!
 //! Made from the log alone, so that it can be made again by anyone who has the log, and says where in the chain each
 //! part of it stands. What an outside worker ran is its word, and the receipt says whose. The outcome of each call is
@@ -15,6 +15,7 @@ use crate::body::Body;
 use crate::digest::Digest;
 use crate::effect::EffectClaim;
 use crate::event::{Envelope, Event};
+use crate::grant::{GrantUse, SavedGrant};
 use crate::hold::{Ask, Demand, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, Seq};
 use crate::message::{PolicyVerdict, ToolResult, is_default};
@@ -27,10 +28,15 @@ use crate::transcript::results::{self, CallTracks, Execution, Track};
 /// What was shown, who decided, and what ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Receipt {
-    /// Which hold.
-    pub hold: HoldKey,
+    /// Which hold; absent where nobody was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HoldKey>,
     /// What it waits, or waited, for.
-    pub kind: HoldKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<HoldKind>,
+    /// The call as it was proposed, and what policy said of it; absent when the whole run waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<AskedCall>,
     /// What was shown, revision by revision.
     pub shown: Vec<ShownRevision>,
     /// Who agreed, where several must.
@@ -44,6 +50,27 @@ pub struct Receipt {
     pub call: Option<CallReceipt>,
     /// The events that it is made of: its places in the chain.
     pub events: Vec<Seq>,
+}
+
+/// A call as the model or a worker proposed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AskedCall {
+    /// The event.
+    pub seq: Seq,
+    /// When.
+    pub at: Timestamp,
+    /// Who proposed it.
+    pub by: Actor,
+    /// The tool.
+    pub tool: ToolName,
+    /// The argument text, byte for byte.
+    pub arguments: Body,
+    /// Digest of tool, argument text and schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// What policy said, where it did not hold the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged: Option<PolicyVerdict>,
 }
 
 /// What people were asked to decide on.
@@ -137,6 +164,9 @@ pub struct Decision {
     /// Digest of the call that it lets run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+    /// The standing approval that it saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grant: Option<Box<SavedGrant>>,
 }
 
 /// A decision as one word, by the kind of its hold.
@@ -224,6 +254,9 @@ pub struct Attempt {
     /// What it claimed in the world.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectClaim>,
+    /// The use that it took of a standing approval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grant_use: Option<GrantUse>,
 }
 
 /// What an outside worker said of a call.
@@ -256,17 +289,48 @@ pub struct Contradiction {
 pub fn receipt(hold: HoldKey, events: &[Envelope]) -> Option<Receipt> {
     let followed = results::follow(events);
     let kind = followed.kind_of(hold)?;
-    let track = followed.calls.get(&hold.call);
+    Some(filled((hold.call, Some((hold, kind))), &followed, events))
+}
+
+/// The receipt of a call, from all events of its run in order: that of the last hold on which people were asked whether it may
+/// run, or of the call alone where nobody was asked. None when the run never had that call.
+#[must_use]
+pub fn receipt_of_call(call: CallNo, events: &[Envelope]) -> Option<Receipt> {
+    let asked = events.iter().rev().find_map(|envelope| {
+        let Event::HoldOpened(opened) = &envelope.event else { return None };
+        (opened.hold.call == call && opened.kind == HoldKind::Approval).then_some(opened.hold)
+    });
+    if let Some(hold) = asked {
+        return receipt(hold, events);
+    }
+    let followed = results::follow(events);
+    followed.calls.contains_key(&call).then(|| filled((call, None), &followed, events))
+}
+
+fn filled(
+    (no, hold): (CallNo, Option<(HoldKey, HoldKind)>),
+    followed: &CallTracks<'_>,
+    events: &[Envelope],
+) -> Receipt {
+    let track = followed.calls.get(&no);
     let call = track.map(|track| CallReceipt {
-        no: hold.call,
-        effect: effect(&followed, track),
+        no,
+        effect: effect(followed, track),
         attempts: Vec::new(),
         report: None,
         contradictions: Vec::new(),
     });
-    let (shown, votes) = (Vec::new(), Vec::new());
-    let mut receipt = Receipt { hold, kind, shown, votes, decision: None, call, events: Vec::new() };
-    walk::fill(&mut receipt, followed.driver, events);
+    let mut receipt = Receipt {
+        hold: hold.map(|(hold, _)| hold),
+        kind: hold.map(|(_, kind)| kind),
+        asked: None,
+        shown: Vec::new(),
+        votes: Vec::new(),
+        decision: None,
+        call,
+        events: Vec::new(),
+    };
+    walk::fill(&mut receipt, no, followed.driver, events);
     if let (Some(call), Some(ended_at)) = (&mut receipt.call, followed.ended_at)
         && track.is_some_and(|track| !track.is_settled())
     {
@@ -276,7 +340,7 @@ pub fn receipt(hold: HoldKey, events: &[Envelope]) -> Option<Receipt> {
         let may_have_run = call.effect != CallEffect::NotExecuted;
         call.report = (followed.driver.is_elsewhere() && may_have_run).then_some(Report::NotReported);
     }
-    Some(receipt)
+    receipt
 }
 
 /// What became of a call, from all events of its run; none when there is no such call.

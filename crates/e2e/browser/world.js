@@ -45,6 +45,7 @@ agents:
   writer: {llm: writer, session_store: main, tools: [write_file], task: {}}
   builder: {llm: builder, session_store: main, tools: [deploy], task: {}}
   talker: {llm: talker, session_store: main, task: {}}
+policy: {grants: {max_uses: 20}}
 `);
   const server = await new Server('--config', join(folder, 'standfast.yaml')).start();
   const stop = async () => {
@@ -78,6 +79,11 @@ export async function fill({ server }, text = 'Refund for Ann') {
   }
   const past = (await run('writer')).holds[0].id;
   await post(`/api/v1/holds/${past}/resolve`, { resolution: 'deny', reason: text });
+  // A standing approval: the rule is shown, and the approval repeats its digest.
+  const granted = (await run('writer')).holds[0].id;
+  const { rule: _, ...shown } = await post(`/api/v1/holds/${granted}/grant-rule`, { uses: 3 });
+  await post(`/api/v1/holds/${granted}/resolve`, { resolution: 'approve', grant: shown });
+  const used = await run('writer');
   const { holds } = await (await fetch(`${server.base}/api/v1/holds?agent=clerk`)).json();
   const session = `/sessions/${encodeURIComponent(name)}?agent=writer`;
   return {
@@ -85,5 +91,7 @@ export async function fill({ server }, text = 'Refund for Ann') {
     inboxes: '/inboxes', inbox: '/inboxes/support', elsewhere: '/inboxes/elsewhere', waiting: '/inboxes/support?status=waiting_for_input',
     history: '/history', charts: '/charts', jobs: '/jobs', job: `/approve/${builder.holds[0].id}`, me: '/me',
     decided: `/approve/${past}`, question: `/approve/${holds[0].id}`, review: `/review?hold=${writer.holds[0].id}&hold=${holds[0].id}&hold=${past}`,
+    grants: '/grants', offer: `/approve/${writer.holds[0].id}/grant?uses=2&hours=24`, receipt: `/approve/${granted}/receipt`,
+    use: `/runs/${used.id}/calls/1/receipt`,
   };
 }

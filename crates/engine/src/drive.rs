@@ -11,6 +11,7 @@ mod act;
 mod appends;
 mod denied;
 pub(crate) mod effects;
+pub(crate) mod grants;
 mod guard;
 mod history;
 mod hold_life;

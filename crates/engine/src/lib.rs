@@ -62,7 +62,7 @@ pub use deliver::{
 pub use drive::Acceptance;
 pub use error::EngineError;
 pub use identity::{BrowserSession, Identity, Owner};
-pub use log::{Drift, DriftKind, HoldView, JobView, RunView, Snapshot, Views};
+pub use log::{Drift, DriftKind, HoldView, JobView, KeptGrant, Revocation, RunView, Snapshot, Views};
 pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView, Nodes};
 pub use reads::{
     DeadlineFilter, Follower, HistoryList, HoldAudience, HoldList, HoldOrder, HoldSearch, HoldsFound,
@@ -74,15 +74,19 @@ pub use receivers::{
     Callback, CallbackDetails, CallbackView, Callbacks, Deactivation, JOB_RECEIVER, Receiver,
     SubscriptionError,
 };
+pub use standfast_policy::grant::{
+    Freedom, Grant, GrantCondition, GrantProposal, GrantReach, GrantRefusal, GrantRequest,
+};
+pub use standfast_policy::value::ArgumentPath;
 pub use standfast_store::{
     DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, UnreadableRun,
 };
 pub use submit::{
     Adjustment, CallReport, ClaimTask, Decision, DecisionSet, Decisions, GateDecision, GateError,
-    GateOutcome, GateStart, GateState, GateView, Gates, HoldAdjustment, HoldDecision, LoginError, Logins,
-    NewGate, NewRun, NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, RestoreError,
-    RestoredState, SessionDeletion, Signature, StartedRun, Submit, TaskQueue, TaskReport, Withdrawal,
-    claimed_by,
+    GateOutcome, GateStart, GateState, GateView, Gates, GrantError, GrantState, GrantView, Grants,
+    HoldAdjustment, HoldDecision, LoginError, Logins, NewGate, NewRun, NewTask, ProposedCall, Report,
+    ReportBody, ReportError, Reports, RestoreError, RestoredState, SessionDeletion, Signature, StartedRun,
+    Submit, TaskQueue, TaskReport, Withdrawal, claimed_by,
 };
 pub use wakes::{Delta, RestTicket};
 pub use work::StartupReport;
@@ -117,6 +121,7 @@ struct Parts {
     callbacks: Arc<Callbacks>,
     submit: Arc<Submit>,
     reports: Reports,
+    grants: Grants,
     logins: Logins,
     tasks: TaskQueue,
     gates: Gates,
@@ -145,6 +150,7 @@ impl Engine {
         let parts = Parts {
             shown: HoldMarks::new(log, nodes.clone()),
             reports: Reports::new(submit.clone()),
+            grants: Grants::new(submit.clone()),
             logins: Logins::new(submit.clone(), reads.clone()),
             tasks: TaskQueue::new(submit.clone(), inboxes.clone()),
             gates: Gates::new(submit.clone(), reads.clone()),
@@ -318,6 +324,12 @@ impl Engine {
     #[must_use]
     pub fn reports(&self) -> &Reports {
         &self.parts.reports
+    }
+
+    /// Standing approvals.
+    #[must_use]
+    pub fn grants(&self) -> &Grants {
+        &self.parts.grants
     }
 
     /// Logins that runs wait for.

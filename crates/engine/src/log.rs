@@ -8,6 +8,7 @@
 
 mod conversation;
 mod drift;
+mod grants;
 mod jobs;
 mod lines;
 mod relatives;
@@ -32,6 +33,7 @@ use super::EngineError;
 use super::host::Host;
 
 pub use drift::{Drift, DriftKind};
+pub use grants::{KeptGrant, Revocation};
 pub use jobs::JobView;
 pub(crate) use lines::log_events;
 pub(crate) use remains::ErasedRun;

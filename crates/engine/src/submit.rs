@@ -1,4 +1,4 @@
-//! What clients want: start, say, cancel. `decisions.rs` is what people decide, `people.rs` what they do to a hold without deciding it,
+//! What clients want: start, say, cancel. `decisions.rs` is what people decide, `grants.rs` what they approve in advance, `people.rs` what they do to a hold without deciding it,
 //! `reports.rs` what outside systems report,
 //! `logins.rs` how people log in for a run, `tasks.rs` what is put into inboxes and claimed from them,
 //! `session_delete.rs` how a conversation is deleted, `restore.rs` how a run is made of its execution state.
@@ -8,6 +8,7 @@
 
 mod decisions;
 mod gates;
+mod grants;
 mod logins;
 mod people;
 mod reports;
@@ -45,6 +46,7 @@ pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
 pub use gates::{
     GateDecision, GateError, GateOutcome, GateStart, GateState, GateView, Gates, NewGate, Withdrawal,
 };
+pub use grants::{GrantError, GrantState, GrantView, Grants};
 pub use logins::{LoginError, Logins};
 pub use people::{Adjustment, HoldAdjustment};
 pub use reports::{Report, ReportBody, ReportError, Reports, Signature};

@@ -189,6 +189,9 @@ impl Policy {
                 decision.matched = said;
                 let own = builtin(&decision);
                 decision.requirements.extend(own);
+                if is_high_risk && self.file().grants.destructive == GrantRule::Never {
+                    decision.grants = GrantRule::Never;
+                }
                 decision
             }
         }

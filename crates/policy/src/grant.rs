@@ -164,6 +164,8 @@ impl fmt::Display for GrantRefusal {
     }
 }
 
+impl std::error::Error for GrantRefusal {}
+
 /// Why a grant does not cover a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotCovered {
@@ -194,6 +196,8 @@ pub struct HeldCall<'a> {
     pub decision: &'a Decision,
     /// The tool's schema.
     pub schema: Digest,
+    /// What holds it beside the policy, by name: what the tool itself asks about, what was found before people were asked.
+    pub also: &'a [RuleId],
 }
 
 /// The members of a value, without its leaves: what a call has more or less makes it another one.
@@ -219,7 +223,7 @@ pub fn propose(
     request: &GrantRequest,
     now: Timestamp,
 ) -> Result<GrantProposal, GrantRefusal> {
-    let HeldCall { policy, call, decision, schema } = held;
+    let HeldCall { policy, call, decision, schema, also } = held;
     if decision.effect != Effect::Hold {
         return Err(GrantRefusal::NotHeld);
     }
@@ -266,20 +270,20 @@ pub fn propose(
         session,
         shape: shape(arguments),
         conditions,
-        rules: answered(policy, decision),
+        rules: answered(policy, decision, also),
         uses,
         until,
     })
 }
 
 /// The hold rules of a decision, as they are now. The server's own are known by their names.
-fn answered(policy: &Policy, decision: &Decision) -> BTreeMap<RuleId, Digest> {
+fn answered(policy: &Policy, decision: &Decision, also: &[RuleId]) -> BTreeMap<RuleId, Digest> {
     let digest = |id: &RuleId| {
         let own = || digest::of_parts("standfast.own-rule.1", &[id.as_str().as_bytes()]);
         policy.rule(id).map_or_else(own, |rule| rule.digest)
     };
     let holds = decision.matched.iter().filter(|rule| rule.effect == Effect::Hold).map(|rule| &rule.rule);
-    holds.chain(&decision.decided_by).map(|id| (id.clone(), digest(id))).collect()
+    holds.chain(&decision.decided_by).chain(also).map(|id| (id.clone(), digest(id))).collect()
 }
 
 /// A freedom as a test; why not, where the value is of another kind.
@@ -377,7 +381,9 @@ impl GrantProposal {
             GrantCondition::Fits(matcher) => format!("{path} {matcher}"),
         }));
         lines.push("no other arguments".into());
-        lines.push(format!("at most {} calls", self.uses));
+        let rules: Vec<&str> = self.rules.keys().map(RuleId::as_str).collect();
+        lines.push(format!("answers {}, as they are now", rules.join(", ")));
+        lines.push(format!("at most {} further calls", self.uses));
         lines
     }
 
@@ -422,7 +428,7 @@ impl Grant {
         {
             return Err(NotCovered::NotForGrants);
         }
-        let rules = answered(held.policy, decision);
+        let rules = answered(held.policy, decision, held.also);
         if rules.is_empty() || rules.iter().any(|(id, digest)| of.rules.get(id) != Some(digest)) {
             return Err(NotCovered::RuleChanged);
         }

@@ -179,6 +179,12 @@ impl Policy {
         self.rules.iter().any(|rule| rule.rule.precondition.is_some())
     }
 
+    /// Whether there may be standing approvals at all: a file without rules that says nothing of them has none.
+    #[must_use]
+    pub fn takes_grants(&self) -> bool {
+        !self.rules.is_empty() || self.file.names_grants
+    }
+
     /// What the log knows it by.
     #[must_use]
     pub fn digest(&self) -> Digest {

@@ -66,6 +66,7 @@ pub fn read(section: &Json) -> (PolicyFile, Vec<Problem>) {
     let rules = rest.remove("rules");
     let fits = keys(&rest, (SECTION, &place), &mut problems, whole::<PolicyFile>);
     let mut file: PolicyFile = serde_json::from_value(Json::Object(fits)).unwrap_or_default();
+    file.names_grants = section.contains_key("grants");
     if let Some(rules) = rules {
         file.rules = read_rules(&rules, &place.key("rules"), &mut problems);
     }

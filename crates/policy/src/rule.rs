@@ -32,6 +32,9 @@ pub struct PolicyFile {
     pub rules: Vec<Rule>,
     /// How far standing approvals may reach.
     pub grants: GrantLimits,
+    /// Whether the file says something of standing approvals: then there may be some for calls that no rule is about, too.
+    #[serde(skip)]
+    pub names_grants: bool,
     /// Working hours by name, for `business_hours` of rules.
     pub business_hours: BTreeMap<String, BusinessHours>,
 }
@@ -44,6 +47,7 @@ impl Default for PolicyFile {
             high_risk_tools: vec!["ShellCommand".into()],
             rules: Vec::new(),
             grants: GrantLimits::default(),
+            names_grants: false,
             business_hours: BTreeMap::new(),
         }
     }

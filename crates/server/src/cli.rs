@@ -14,6 +14,7 @@ mod data;
 mod doctor;
 mod edit;
 mod export;
+mod grants;
 mod greeting;
 mod holds;
 mod hook;
@@ -22,6 +23,7 @@ mod init;
 mod keys;
 mod llm;
 mod logging;
+mod mcp;
 mod nodes;
 #[cfg(target_os = "linux")]
 mod notify;
@@ -78,6 +80,9 @@ enum Command {
     Inbox(inbox::Inbox),
     /// Ask a server before a coding agent runs something: called by its hooks. `install` sets them up.
     Hook(hook::Hook),
+    /// Put an MCP server behind approvals: a proxy in the place of its command.
+    #[command(subcommand)]
+    Mcp(mcp::Mcp),
     /// Cancel a run.
     Cancel(runs::Cancel),
     /// Follow a run until it waits or ends; without a run, follow pending holds.
@@ -94,6 +99,9 @@ enum Command {
     /// Create, list and revoke API keys in a server's database. The server may be running.
     #[command(subcommand)]
     Keys(keys::Keys),
+    /// List standing approvals with how far they are used, and revoke them.
+    #[command(subcommand)]
+    Grants(grants::Grants),
     /// Manage webhook subscriptions: list, create, test and delete them, resend failed deliveries.
     #[command(subcommand)]
     Subscriptions(subscriptions::Subscriptions),
@@ -183,6 +191,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Show(show) => runs::show(&show),
         Command::Holds(holds) => holds::run(&holds),
         Command::Hook(hook) => hook.run(),
+        Command::Mcp(mcp) => mcp.run(),
         Command::Inbox(inbox) => inbox::run(&inbox),
         Command::Cancel(cancel) => runs::cancel(&cancel),
         Command::Watch(watch) => watch::run(&watch),
@@ -191,6 +200,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Logout => profile::logout(),
         Command::Nodes(nodes) => nodes::run(&nodes),
         Command::Keys(keys) => keys::run(&keys),
+        Command::Grants(command) => grants::run(&command),
         Command::Subscriptions(command) => subscriptions::run(&command),
         Command::Llm(llm) => llm::run(&llm),
         Command::Validate(validate) => validate::run(&validate),

@@ -11,9 +11,8 @@ use std::sync::Arc;
 
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};
-use standfast_core::hold::HoldPolicy;
 use standfast_core::json::{BadJson, RawJson};
-use standfast_core::message::{Replay, ToolResult};
+use standfast_core::message::ToolResult;
 use standfast_core::name::{AgentName, BadName, ToolName};
 use standfast_engine::settings::{Agent, Settings, Tour};
 use standfast_engine::tool::preview::Risk;
@@ -78,25 +77,12 @@ pub fn settings(data: &Path) -> Result<Settings, BadDemo> {
 /// The agent that wants to delete something.
 fn ops(data: &Path) -> Result<Agent, BadDemo> {
     let (agent, tool) = (AgentName::new(AGENT)?, ToolName::new("delete_file")?);
-    let spec = ToolSpec {
-        description: "Deletes a file or a directory.".into(),
-        schema: RawJson::parse(SCHEMA).map_err(BadDemo::Json)?,
-        replay: Replay::Never,
-        reversible: false,
-        approval_prompt: None,
-        holds: None,
-    };
+    let schema = RawJson::parse(SCHEMA).map_err(BadDemo::Json)?;
     let definition = Definition {
-        agent,
         prompt: "You look after a server and keep its disks from filling up.".into(),
         model: "scripted".into(),
-        model_parameters: None,
-        tools: BTreeMap::from([(tool.clone(), spec)]),
-        policy: None,
-        sub_agents: Vec::new(),
-        show_thinking: false,
-        hold_batch: false,
-        holds: HoldPolicy::default(),
+        tools: BTreeMap::from([(tool.clone(), ToolSpec::new("Deletes a file or a directory.", schema))]),
+        ..Definition::new(agent)
     };
     let asks = Line::calls(&[("delete_file", r#"{"path": "/srv/cache/old"}"#)]);
     let script = Script { lines: vec![asks, Line::streams("I have dealt with the old cache.")] };
@@ -112,16 +98,10 @@ fn ops(data: &Path) -> Result<Agent, BadDemo> {
 fn asks(name: &str, prompt: &str, lines: Vec<Line>) -> Result<Agent, BadDemo> {
     let tool = ToolName::new(suspend::NAME)?;
     let definition = Definition {
-        agent: AgentName::new(name)?,
         prompt: prompt.into(),
         model: "scripted".into(),
-        model_parameters: None,
         tools: BTreeMap::from([(tool.clone(), SuspendForInput::spec())]),
-        policy: None,
-        sub_agents: Vec::new(),
-        show_thinking: false,
-        hold_batch: false,
-        holds: HoldPolicy::default(),
+        ..Definition::new(AgentName::new(name)?)
     };
     Ok(Agent {
         tools: BTreeMap::from([(tool, Arc::new(SuspendForInput) as Arc<dyn Tool>)]),

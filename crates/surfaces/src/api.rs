@@ -7,6 +7,7 @@
 
 mod events;
 mod gates;
+mod grants;
 mod hold_lists;
 mod map;
 mod nodes;

@@ -13,8 +13,19 @@ use standfast_core::project::ResolutionKind;
 use standfast_core::receipt::CallEffect;
 use standfast_core::run::{Status, WaitKind};
 use standfast_core::time::Millis;
+use standfast_engine::GrantProposal;
+
+use crate::http::rfc3339;
 
 pub use events::{EventLabel, LabelledText, decided, describe};
+
+/// The rule of a standing approval in words, with its end: all of it, so that what is saved is what was read.
+#[must_use]
+pub fn grant_rule(proposal: &GrantProposal) -> Vec<String> {
+    let mut lines = proposal.describe();
+    lines.push(format!("until {}", rfc3339(proposal.until)));
+    lines
+}
 
 /// What a hold waits for.
 #[must_use]

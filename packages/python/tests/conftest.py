@@ -37,6 +37,8 @@ policy:
   rules:
     - {id: reading, allow: read_balance}
     - {id: never, deny: drop_database, because: nobody drops it}
+    - {id: too-much, deny: send_refund, where: {amount: {gt: 5000}}, because: ask finance}
+    - {id: plans, allow: change_plan}
 """
 
 SCRIPT = """
@@ -82,6 +84,13 @@ class Server:
     def restart(self) -> None:
         self.kill()
         self.start()
+
+    def configure(self, old: str, new: str) -> None:
+        """Changes the configuration, with a restart."""
+        file = self.folder / "standfast.yaml"
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new))
+        self.restart()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
-"""A model on loopback that speaks the chat completions of OpenAI, and Gemini, and says what it is told to: one tool call, then the last words.
+"""A model on loopback that speaks the chat completions of OpenAI, and Gemini, and says what it is told to: tool calls, then the last words.
 
-It keeps nothing: what comes next follows from the conversation that it is sent, so agents may be killed and started again.
+It keeps nothing: what comes next follows from the conversation that it is sent, so agents may be killed and started again. What it calls
+depends on what the user said: a refund, two of them, or one that a rule denies.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ import json
 import threading
 from typing import Any
 
-CALLS = [{"id": "call_1", "type": "function", "function": {"name": "send_refund", "arguments": '{"order": "A-7", "amount": 40}'}}]
+REFUNDS = {
+    "Refund A-7": [{"order": "A-7", "amount": 40}],
+    "Refund both": [{"order": "A-7", "amount": 40}, {"order": "B-8", "amount": 50}],
+    "Refund everything": [{"order": "A-7", "amount": 99999}],
+}
 
 
 class Model(http.server.BaseHTTPRequestHandler):
@@ -31,12 +36,21 @@ class Model(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def _refunds(asked: dict[str, Any]) -> list[dict[str, Any]]:
+    said = json.dumps(asked)
+    return next(refunds for words, refunds in REFUNDS.items() if words in said)
+
+
 def _openai(asked: dict[str, Any]) -> dict[str, Any]:
     results = [message for message in asked["messages"] if message["role"] == "tool"]
     if results:
-        message = {"role": "assistant", "content": f"The tool said: {results[-1]['content']}"}
+        message = {"role": "assistant", "content": f"The tool said: {' | '.join(str(one['content']) for one in results)}"}
     else:
-        message = {"role": "assistant", "content": None, "tool_calls": CALLS}
+        calls = [
+            {"id": f"call_{no}", "type": "function", "function": {"name": "send_refund", "arguments": json.dumps(refund)}}
+            for no, refund in enumerate(_refunds(asked), 1)
+        ]
+        message = {"role": "assistant", "content": None, "tool_calls": calls}
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     choice = {"index": 0, "finish_reason": "stop" if results else "tool_calls", "message": message}
     return {"id": "chat", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
@@ -45,10 +59,10 @@ def _openai(asked: dict[str, Any]) -> dict[str, Any]:
 def _gemini(asked: dict[str, Any]) -> dict[str, Any]:
     results = [part["functionResponse"] for content in asked["contents"] for part in content["parts"] if "functionResponse" in part]
     if results:
-        part: dict[str, Any] = {"text": f"The tool said: {json.dumps(results[-1]['response'])}"}
+        parts: list[dict[str, Any]] = [{"text": f"The tool said: {' | '.join(json.dumps(one['response']) for one in results)}"}]
     else:
-        part = {"functionCall": {"name": "send_refund", "args": {"order": "A-7", "amount": 40}}}
-    return {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}]}
+        parts = [{"functionCall": {"name": "send_refund", "args": refund}} for refund in _refunds(asked)]
+    return {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
 
 
 def serve() -> str:

@@ -16,7 +16,8 @@ import scripted_model
 from standfast_sdk import Client
 
 AGENTS = Path(__file__).parent / "agents"
-ADAPTERS = ["google_adk", "langgraph", "openai_agents", "pydantic_ai"]
+#: The adapters, and by which word their frameworks record that a call was denied.
+ADAPTERS = {"google_adk": "error", "langgraph": "error", "langgraph-async": "error", "openai_agents": "rejected", "pydantic_ai": "denied"}
 
 
 @pytest.fixture(scope="session")
@@ -24,13 +25,24 @@ def model() -> str:
     return scripted_model.serve()
 
 
+@pytest.fixture
+def denied(agent_name: str) -> str:
+    return f"recorded {ADAPTERS[agent_name]}"
+
+
 @pytest.fixture(params=ADAPTERS)
-def agent(request: pytest.FixtureRequest, tmp_path: Path, server, model: str):
+def agent_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def agent(agent_name: str, tmp_path: Path, server, model: str):
     """Runs a step of the agent as a process of its own, which is gone afterwards; what it said."""
+    program_name, _, mode = agent_name.partition("-")
 
     def step(command: str, **environment: str) -> str:
-        environment = {**os.environ, "STANDFAST_URL": server.url, "MODEL_URL": model, **environment}
-        program = [sys.executable, str(AGENTS / f"{request.param}_agent.py"), command, str(tmp_path)]
+        environment = {**os.environ, "STANDFAST_URL": server.url, "MODEL_URL": model, "MODE": mode, **environment}
+        program = [sys.executable, str(AGENTS / f"{program_name}_agent.py"), command, str(tmp_path)]
         done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=120)
         if done.returncode != 0 and "DIE" not in environment:
             raise AssertionError(done.stdout + done.stderr)
@@ -50,19 +62,29 @@ def held(said: str) -> str:
     return hold
 
 
-def test_held_killed_restarted_approved_ran_once(agent, client: Client, server, tmp_path: Path) -> None:
+def test_held_killed_restarted_approved_ran_once(agent, denied: str, client: Client, server, tmp_path: Path) -> None:
     """The process of the agent is gone, the server is killed; the approval finds both, and the call runs once."""
     hold = held(agent("start"))
     assert effects(tmp_path) == []
     server.restart()
     client.resolve(hold, "approve")
-    assert "refunded 40 for A-7" in agent("resume")
+    said = agent("resume")
+    assert "refunded 40 for A-7" in said and denied not in said
     assert effects(tmp_path) == ["A-7 40"]
 
 
-def test_denied(agent, client: Client, tmp_path: Path) -> None:
+def test_denied(agent, denied: str, client: Client, tmp_path: Path) -> None:
+    """The framework knows it as a denial, or as an error where it has no such word, and the model is told why."""
     client.resolve(held(agent("start")), "deny", reason="no refunds today")
-    assert "no refunds today" in agent("resume")
+    said = agent("resume")
+    assert "no refunds today" in said and denied in said
+    assert effects(tmp_path) == []
+
+
+def test_denied_by_a_rule(agent, denied: str, tmp_path: Path) -> None:
+    """Nobody is asked, nothing waits."""
+    said = agent("start", ASK="Refund everything")
+    assert "ask finance" in said and denied in said
     assert effects(tmp_path) == []
 
 
@@ -70,6 +92,14 @@ def test_edited(agent, client: Client, tmp_path: Path) -> None:
     client.resolve(held(agent("start")), "approve", arguments={"order": "A-7", "amount": 10})
     assert "refunded 10 for A-7" in agent("resume")
     assert effects(tmp_path) == ["A-7 10"]
+
+
+def test_two_calls_of_one_turn(agent, client: Client, tmp_path: Path) -> None:
+    for line in agent("start", ASK="Refund both").splitlines():
+        client.resolve(held(line), "approve")
+    said = agent("resume")
+    assert "refunded 40 for A-7" in said and "refunded 50 for B-8" in said
+    assert sorted(effects(tmp_path)) == ["A-7 40", "B-8 50"]
 
 
 def test_killed_in_the_middle_is_never_run_again(agent, client: Client, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_held_call_runs_once_with_what_was_approved(client: Client, server) ->
         ran.append(arguments)
         return {"refunded": arguments["amount"]}
 
-    ask = lambda: client.gate("send_refund", {"order": "A-7", "amount": 40}, session=session, call="c1", words="it came back")  # noqa: E731
+    ask = lambda: client.gate("pay_out", {"order": "A-7", "amount": 40}, session=session, call="c1", words="it came back")  # noqa: E731
     gate = ask()
     assert gate.is_held and gate.url and "Not executed" in gate.model_text
     with pytest.raises(Held):
@@ -84,11 +84,68 @@ def test_a_held_call_runs_once_with_what_was_approved(client: Client, server) ->
     assert ran == [{"amount": 30, "order": "A-7"}]
 
 
+def test_a_wait_outlasts_a_server_that_is_killed(client: Client, server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is away for longer than requests are sent again; whoever waits for a decision goes on, and gets it."""
+    import standfast_sdk.client as module
+
+    monkeypatch.setattr(module, "PAUSES", (0.02, 0.02))
+    gate = client.gate("pay_out", {"n": 1}, session=new("session"), call="1")
+    got = []
+    waiting = [threading.Thread(target=lambda: got.append(client.decided(gate))), threading.Thread(target=lambda: got.append(awaited()))]
+
+    def awaited():
+        return asyncio.run(AsyncClient(server.url).decided(gate))
+
+    for one in waiting:
+        one.start()
+    time.sleep(0.5)
+    server.kill()
+    with pytest.raises(StandfastError, match="did not answer"):
+        client.look(gate.id)
+    with pytest.raises(StandfastError, match="did not answer"):
+        client.decided(gate, 0.2)
+    server.start()
+    assert got == []
+    client.resolve(gate.hold, "approve")
+    for one in waiting:
+        one.join(30)
+    assert [one.state for one in got] == ["allowed", "allowed"]
+    assert client.start(gate := got[0]).attempt == 1
+    with pytest.raises(Problem) as no:
+        client.start(gate)
+    assert (no.value.status, no.value.kind) == (409, "already-started")
+
+
+def test_a_policy_that_became_stricter_is_what_it_is(client: Client, server) -> None:
+    """Allowed when it was asked about, denied or held when it would begin: the call does not run, and the caller is told why."""
+    session = new("session")
+    first, second = (client.gate("change_plan", {}, session=session, call=call) for call in "12")
+    assert (first.state, second.state) == ("allowed", "allowed")
+    server.configure("allow: change_plan", "deny: change_plan, because: plans are frozen")
+    with pytest.raises(Denied, match="change_plan was denied"):
+        client.run(first, lambda arguments: pytest.fail("it ran"))
+    server.configure("deny: change_plan", "hold: change_plan")
+    with pytest.raises(Held):
+        client.run(second, lambda arguments: pytest.fail("it ran"))
+    client.resolve(client.look(second.id).hold, "approve")
+    assert client.run(client.look(second.id), lambda arguments: "changed") == "changed"
+    server.configure("hold: change_plan, because: plans are frozen", "allow: change_plan")
+
+
+def test_what_was_given_back_is_no_failure(client: Client) -> None:
+    gate = client.gate("read_balance", {}, session=new("session"), call="1")
+    client.outcome(gate, client.start(gate).attempt, status="not_executed")
+    over = client.look(gate.id)
+    assert (over.state, over.outcome) == ("done", None)
+    with pytest.raises(Denied, match="Not executed"):
+        client.run(over, lambda arguments: pytest.fail("it ran"))
+
+
 def test_the_order_of_keys_is_no_other_question(client: Client) -> None:
     session = new("session")
-    one = client.gate("send_refund", {"a": 1, "b": {"c": 2, "d": 3}}, session=session, call="c1")
-    assert client.gate("send_refund", {"b": {"d": 3, "c": 2}, "a": 1}, session=session, call="c1").id == one.id
-    assert client.gate("send_refund", {"a": 2, "b": {"c": 2, "d": 3}}, session=session, call="c1").id != one.id
+    one = client.gate("pay_out", {"a": 1, "b": {"c": 2, "d": 3}}, session=session, call="c1")
+    assert client.gate("pay_out", {"b": {"d": 3, "c": 2}, "a": 1}, session=session, call="c1").id == one.id
+    assert client.gate("pay_out", {"a": 2, "b": {"c": 2, "d": 3}}, session=session, call="c1").id != one.id
 
 
 def test_an_error_of_the_tool_is_reported(client: Client) -> None:
@@ -114,7 +171,7 @@ def test_an_interrupted_tool_leaves_an_unknown_outcome(client: Client) -> None:
 
 def test_calls_of_a_turn_are_opened_together(client: Client) -> None:
     session = new("session")
-    asked = [{"tool": "send_refund", "arguments": {"n": n}, "session": session, "call": str(n)} for n in range(3)]
+    asked = [{"tool": "pay_out", "arguments": {"n": n}, "session": session, "call": str(n)} for n in range(3)]
     gates = client.gates(asked)
     assert [gate.arguments["n"] for gate in gates] == [0, 1, 2]
     assert [gate.id for gate in client.gates(asked)] == [gate.id for gate in gates]
@@ -123,7 +180,7 @@ def test_calls_of_a_turn_are_opened_together(client: Client) -> None:
 
 
 def test_a_gate_is_withdrawn(client: Client) -> None:
-    gate = client.gate("send_refund", {}, session=new("session"), call="1")
+    gate = client.gate("pay_out", {}, session=new("session"), call="1")
     assert client.withdraw(gate, "superseded").state == "withdrawn"
     assert gate.hold not in [hold["id"] for hold in client.holds(state="open")]
 
@@ -132,18 +189,18 @@ def test_a_guarded_tool_asks_and_waits(client: Client) -> None:
     ran = []
 
     @guarded(client, session=new("session"), wait=0.1)
-    def send_refund(order: str) -> str:
+    def pay_out(order: str) -> str:
         ran.append(order)
         return f"refunded {order}"
 
     with pytest.raises(Held) as held:
-        send_refund.run("c1", {"order": "A-7"})
+        pay_out.run("c1", {"order": "A-7"})
     client.resolve(held.value.gate.hold, "approve")
-    assert send_refund.run("c1", {"order": "A-7"}) == "refunded A-7"
-    assert send_refund.run("c1", {"order": "A-7"}) == "refunded A-7"
+    assert pay_out.run("c1", {"order": "A-7"}) == "refunded A-7"
+    assert pay_out.run("c1", {"order": "A-7"}) == "refunded A-7"
     assert ran == ["A-7"]
     with pytest.raises(Held) as held:
-        send_refund(order="A-8")
+        pay_out(order="A-8")
     client.resolve(held.value.gate.hold, "deny", reason="too late")
     assert "too late" in client.look(held.value.gate.id).model_text
 
@@ -156,7 +213,7 @@ def test_the_same_for_asyncio(server) -> None:
             ran.append(arguments)
             return "ok"
 
-        gate = await client.gate("send_refund", {"n": 1}, session=new("session"), call="1")
+        gate = await client.gate("pay_out", {"n": 1}, session=new("session"), call="1")
         waiting = asyncio.create_task(client.decided(gate))
         await client.resolve(gate.hold, "approve")
         gate = await waiting
@@ -289,7 +346,7 @@ def test_a_task_that_is_not_there(server) -> None:
 def test_the_packages_stay_small() -> None:
     """At most 600 lines without adapters, at most 150 for each adapter, in both languages."""
     packages = Path(__file__).resolve().parents[2]
-    adapters = {"google_adk.py", "langgraph.py", "openai_agents.py", "pydantic_ai.py", "ai-sdk.ts", "openai-agents.ts"}
+    adapters = {"google_adk.py", "langchain.py", "langgraph.py", "openai_agents.py", "pydantic_ai.py", "ai-sdk.ts", "mastra.ts", "openai-agents.ts"}
     for folder, ending in ((packages / "python/src/standfast_sdk", "*.py"), (packages / "typescript/src", "*.ts")):
         lines = {file.name: len(file.read_text().splitlines()) for file in folder.glob(ending)}
         assert sum(count for name, count in lines.items() if name not in adapters) <= 600, lines

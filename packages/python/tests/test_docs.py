@@ -40,7 +40,7 @@ def test_the_examples_of_the_guide(server, client: Client, monkeypatch: pytest.M
 
     threading.Thread(target=approve, daemon=True).start()
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 9
+    assert len(blocks) == 10
 
     def send_refund(order: str, amount: int) -> str:
         """Sends a refund."""
@@ -53,7 +53,7 @@ def test_the_examples_of_the_guide(server, client: Client, monkeypatch: pytest.M
     finally:
         over.set()
     said = capsys.readouterr().out
-    assert said.count("refunded 40 for A-7") == 5
+    assert said.count("refunded 40 for A-7") == 6
     for word in ("completed", "TASK_STATE_COMPLETED", "Tool Approval Required"):
         assert word in said, said
     assert names["receive"]("whsec_aaaa", {}, b"{}") == 400

@@ -7,7 +7,6 @@
 
 import type { ModelMessage, Tool, ToolModelMessage, ToolSet } from 'ai';
 import type { Client } from './client.js';
-import { NotAllowed } from './errors.js';
 import { type Gate, toJson } from './gate.js';
 
 export interface ApprovalOptions {
@@ -29,12 +28,8 @@ export function guardTool<T extends Tool<any, any>>(name: string, tool: T, { cli
   if (!execute) return tool;
   const guarded = async (input: unknown, options: any): Promise<unknown> => {
     const gate = await client.gate({ tool: name, arguments: input, session, call: options.toolCallId });
-    try {
-      return withNote(await client.run(gate, async (approved) => last(await execute(gate.decision?.edited ? approved : input, options)), lease), gate);
-    } catch (no) {
-      if (no instanceof NotAllowed) return no.modelText;
-      throw no;
-    }
+    // What must not run throws; the SDK makes an error for the model of it, whose message is the gate's `model_text`.
+    return withNote(await client.run(gate, async (approved) => last(await execute(gate.decision?.edited ? approved : input, options)), lease), gate);
   };
   return { ...tool, needsApproval: true, execute: guarded };
 }

@@ -6,8 +6,9 @@ import { type Gate, type GateRequest, hasResult, refusal, reportable, toJson } f
 /** The longest that the server lets one request wait, in milliseconds. */
 const LONGEST_WAIT = 55_000;
 
-/** When something is sent again that nobody answered, or that was too much at that moment; in milliseconds. */
+/** When something is sent again that nobody answered, or that was answered with one of these; in milliseconds. */
 const PAUSES = [200, 500, 1000, 2000, 4000];
+const NOT_NOW = [429, 502, 503, 504];
 
 export interface ClientOptions {
   /** `STANDFAST_URL` unless given. */
@@ -70,15 +71,22 @@ export class Client {
     return this.#ask('GET', `/gates/${encodeURIComponent(gate)}`);
   }
 
-  /** The gate as soon as it is decided; as it is after so many milliseconds, without end by default. Giving up leaves it open. */
+  /**
+   * The gate as soon as it is decided; as it is after so many milliseconds, without end by default. Giving up leaves it open. A server that is
+   * away, however long, is waited for like a decision.
+   */
   async decided(gate: Gate | string, timeout = Infinity, signal?: AbortSignal): Promise<Gate> {
     const id = encodeURIComponent(typeof gate === 'string' ? gate : gate.gate);
     const until = Date.now() + timeout;
     for (;;) {
-      const left = Math.max(0, until - Date.now());
-      const wait = Math.floor(Math.min(left, LONGEST_WAIT));
-      const now = await this.#ask<Gate>('GET', `/gates/${id}?wait_ms=${wait}`, undefined, { signal });
-      if (now.state !== 'held' || left <= LONGEST_WAIT) return now;
+      const wait = Math.floor(Math.max(0, Math.min(until - Date.now(), LONGEST_WAIT)));
+      try {
+        const now = await this.#ask<Gate>('GET', `/gates/${id}?wait_ms=${wait}`, undefined, { signal });
+        if (now.state !== 'held' || Date.now() >= until) return now;
+      } catch (error) {
+        const away = error instanceof Problem ? NOT_NOW.includes(error.status) : error instanceof StandfastError;
+        if (!away || signal?.aborted || Date.now() >= until) throw error;
+      }
     }
   }
 
@@ -87,8 +95,13 @@ export class Client {
     const no = refusal(gate);
     if (no) throw no;
     const body = { digest: gate.digest, lease_ms: lease };
-    const { attempt } = await this.#ask<{ attempt: number }>('POST', `/gates/${gate.gate}/start`, body, { once: true });
-    return { gate, attempt, arguments: gate.arguments };
+    try {
+      const { attempt } = await this.#ask<{ attempt: number }>('POST', `/gates/${gate.gate}/start`, body, { once: true });
+      return { gate, attempt, arguments: gate.arguments };
+    } catch (problem) {
+      // Decided otherwise in between: by a stricter policy, say.
+      throw (problem instanceof Problem && problem.kind === 'wrong-state' && refusal(await this.look(gate.gate))) || problem;
+    }
   }
 
   /** Reports what came of a call. */
@@ -173,7 +186,7 @@ export class Client {
       let after = pause ?? 0;
       try {
         const response = await this.#fetch(`${this.url}/api/v1${path}`, request);
-        if (![429, 503].includes(response.status) || pause === undefined) return await read<T>(response);
+        if (!NOT_NOW.includes(response.status) || pause === undefined) return await read<T>(response);
         after = Math.min(Number(response.headers.get('retry-after') ?? 0) * 1000, 30_000) || pause;
       } catch (error) {
         if (error instanceof StandfastError || signal?.aborted) throw error;

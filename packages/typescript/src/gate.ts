@@ -20,6 +20,8 @@ export interface Gate {
   decision?: { allowed: boolean; by: string; at: string; reason?: string; rules: string[]; grant?: string; edited: boolean };
   outcome?: { ok: boolean; value: any };
   attempt?: number;
+  /** Until when the outcome of a started call is awaited. */
+  start_by?: string;
   poll_after_ms?: number;
   /** What to tell the model. */
   model_text: string;
@@ -52,7 +54,7 @@ export function refusal(gate: Gate): NotAllowed | undefined {
     case 'allowed': return undefined;
     case 'held': return new Held(gate);
     case 'started': case 'outcome_unknown': return new OutcomeUnknown(gate);
-    case 'done': return new Failed(gate);
+    case 'done': return gate.outcome ? new Failed(gate) : new Denied(gate);
     default: return new Denied(gate);
   }
 }

@@ -12,7 +12,8 @@ import { Client } from '../dist/index.js';
 import { serveModel } from './model.js';
 import { Server } from './server.js';
 
-const ADAPTERS = ['ai-sdk', 'openai-agents'];
+/** The adapters, and by which word their frameworks record that a call was denied. */
+const ADAPTERS = { 'ai-sdk': 'execution-denied', mastra: 'error-text', 'openai-agents': 'false' };
 
 const server = new Server();
 let client;
@@ -47,7 +48,7 @@ function effects(folder) {
   return existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : [];
 }
 
-for (const adapter of ADAPTERS) {
+for (const [adapter, denied] of Object.entries(ADAPTERS)) {
   describe(adapter, () => {
     const cases = (name, run) => test(name, async () => {
       const folder = mkdtempSync(join(tmpdir(), 'standfast-agent-'));
@@ -60,13 +61,24 @@ for (const adapter of ADAPTERS) {
       assert.deepEqual(ran(), []);
       await server.restart();
       await client.resolve(hold, 'approve');
-      assert.match(await agent('resume'), /refunded 40 for A-7/);
+      const said = await agent('resume');
+      assert.match(said, /refunded 40 for A-7/);
+      assert.ok(!said.includes(`recorded ${denied}`), said);
       assert.deepEqual(ran(), ['A-7 40']);
     });
 
     cases('denied', async (agent, ran) => {
       await client.resolve(held(await agent('start')), 'deny', { reason: 'no refunds today' });
-      assert.match(await agent('resume'), /no refunds today/);
+      const said = await agent('resume');
+      assert.match(said, /no refunds today/);
+      assert.ok(said.includes(`recorded ${denied}`), said);
+      assert.deepEqual(ran(), []);
+    });
+
+    cases('denied by a rule: nobody is asked, nothing waits', async (agent, ran) => {
+      const said = await agent('start', { ASK: 'Refund everything' });
+      assert.match(said, /ask finance/);
+      assert.ok(said.includes(`recorded ${denied}`), said);
       assert.deepEqual(ran(), []);
     });
 
@@ -74,6 +86,16 @@ for (const adapter of ADAPTERS) {
       await client.resolve(held(await agent('start')), 'approve', { arguments: { order: 'A-7', amount: 10 } });
       assert.match(await agent('resume'), /refunded 10 for A-7/);
       assert.deepEqual(ran(), ['A-7 10']);
+    });
+
+    cases('two calls of one turn', async (agent, ran) => {
+      let said = await agent('start', { ASK: 'Refund both' });
+      for (let step = 0; step < 2 && said.startsWith('held'); step += 1) {
+        for (const line of said.split('\n')) await client.resolve(held(line), 'approve');
+        said = await agent('resume');
+      }
+      assert.match(said, /refunded 40 for A-7.*refunded 50 for B-8/);
+      assert.deepEqual(ran().sort(), ['A-7 40', 'B-8 50']);
     });
 
     cases('killed in the middle, and never run again', async (agent, ran) => {

@@ -46,7 +46,7 @@ test('gates: a held call runs once with what was approved', async () => {
   const session = randomUUID();
   const ran = [];
   const refund = async (args) => { ran.push(args); return { refunded: args.amount }; };
-  const ask = () => client.gate({ tool: 'send_refund', arguments: { order: 'A-7', amount: 40 }, session, call: 'c1', words: 'it came back' });
+  const ask = () => client.gate({ tool: 'pay_out', arguments: { order: 'A-7', amount: 40 }, session, call: 'c1', words: 'it came back' });
   let gate = await ask();
   assert.equal(gate.state, 'held');
   assert.match(gate.model_text, /Not executed/);
@@ -62,9 +62,47 @@ test('gates: a held call runs once with what was approved', async () => {
   assert.deepEqual(ran, [{ order: 'A-7', amount: 30 }]);
 });
 
+test('gates: a wait outlasts a server that is killed', async () => {
+  const impatient = new Client({ url: server.url, pauses: [20, 20] });
+  const gate = await client.gate({ tool: 'pay_out', arguments: { n: 1 }, session: randomUUID(), call: '1' });
+  const waiting = impatient.decided(gate);
+  const aborted = impatient.decided(gate, Infinity, AbortSignal.timeout(300));
+  await assert.rejects(aborted, { name: 'TimeoutError' });
+  await server.kill();
+  await assert.rejects(impatient.look(gate.gate), /did not answer/);
+  await assert.rejects(impatient.decided(gate, 200), /did not answer/);
+  await server.start();
+  await client.resolve(gate.hold, 'approve');
+  const decided = await waiting;
+  assert.equal(decided.state, 'allowed');
+  assert.equal((await client.start(decided)).attempt, 1);
+  await assert.rejects(client.start(decided), (no) => no instanceof Problem && no.kind === 'already-started' && no.status === 409);
+});
+
+test('gates: a policy that became stricter is what it is', async () => {
+  const session = randomUUID();
+  const ask = (call) => client.gate({ tool: 'change_plan', arguments: {}, session, call });
+  const [first, second] = [await ask('1'), await ask('2')];
+  assert.deepEqual([first.state, second.state], ['allowed', 'allowed']);
+  await server.configure((config) => config.replace('allow: change_plan', 'deny: change_plan'));
+  await assert.rejects(client.run(first, never), Denied);
+  await server.configure((config) => config.replace('deny: change_plan', 'hold: change_plan'));
+  await assert.rejects(client.run(second, never), Held);
+  await client.resolve((await client.look(second.gate)).hold, 'approve');
+  assert.equal(await client.run(await client.look(second.gate), () => 'changed'), 'changed');
+});
+
+test('gates: what was given back is no failure', async () => {
+  const gate = await client.gate({ tool: 'read_balance', arguments: {}, session: randomUUID(), call: '1' });
+  await client.outcome(gate, (await client.start(gate)).attempt, { status: 'not_executed' });
+  const over = await client.look(gate.gate);
+  assert.deepEqual([over.state, over.outcome], ['done', undefined]);
+  await assert.rejects(client.run(over, never), Denied);
+});
+
 test('gates: the order of keys is no other question', async () => {
   const session = randomUUID();
-  const ask = (args) => client.gate({ tool: 'send_refund', arguments: args, session, call: 'c1' });
+  const ask = (args) => client.gate({ tool: 'pay_out', arguments: args, session, call: 'c1' });
   const one = await ask({ a: 1, b: { c: 2, d: [{ e: 1, f: 2 }] } });
   assert.equal((await ask({ b: { d: [{ f: 2, e: 1 }], c: 2 }, a: 1 })).gate, one.gate);
   assert.notEqual((await ask({ a: 2, b: { c: 2, d: [{ e: 1, f: 2 }] } })).gate, one.gate);
@@ -83,7 +121,7 @@ test('gates: what a tool throws is reported', async () => {
 
 test('gates: calls of a turn are opened together, and withdrawn', async () => {
   const session = randomUUID();
-  const asked = [0, 1, 2].map((n) => ({ tool: 'send_refund', arguments: { n }, session, call: String(n) }));
+  const asked = [0, 1, 2].map((n) => ({ tool: 'pay_out', arguments: { n }, session, call: String(n) }));
   const gates = await client.gates(asked);
   assert.deepEqual(gates.map((gate) => gate.arguments.n), [0, 1, 2]);
   assert.deepEqual((await client.gates(asked)).map((gate) => gate.gate), gates.map((gate) => gate.gate));
@@ -93,7 +131,7 @@ test('gates: calls of a turn are opened together, and withdrawn', async () => {
 
 test('gates: a guarded tool asks and waits', async () => {
   const ran = [];
-  const refund = guarded(({ order }) => { ran.push(order); return `refunded ${order}`; }, { client, session: randomUUID(), name: 'send_refund', wait: 50 });
+  const refund = guarded(({ order }) => { ran.push(order); return `refunded ${order}`; }, { client, session: randomUUID(), name: 'pay_out', wait: 50 });
   const held = await refund.run('c1', { order: 'A-7' }).catch((no) => no);
   assert.ok(held instanceof Held);
   await client.resolve(held.gate.hold, 'approve');
@@ -143,8 +181,7 @@ test('what the server sends is genuine', async () => {
   }).listen(0, '127.0.0.1');
   await new Promise((resolve) => receiver.once('listening', resolve));
   const address = `127.0.0.1:${receiver.address().port}`;
-  server.configure(`server: {webhooks: {allowed_hosts: ['${address}']}}\n`);
-  await server.restart();
+  await server.configure((config) => `${config}server: {webhooks: {allowed_hosts: ['${address}']}}\n`);
   const post = (path, body) => fetch(`${server.url}/api/v1/subscriptions${path}`, {
     method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body),
   }).then((response) => response.json());

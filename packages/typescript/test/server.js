@@ -23,6 +23,8 @@ policy:
   rules:
     - {id: reading, allow: read_balance}
     - {id: never, deny: drop_database, because: nobody drops it}
+    - {id: too-much, deny: send_refund, where: {amount: {gt: 5000}}, because: ask finance}
+    - {id: plans, allow: change_plan}
 `;
 
 const SCRIPT = `
@@ -62,10 +64,11 @@ export class Server {
     return this;
   }
 
-  /** Adds to the configuration; it holds after a restart. */
-  configure(more) {
+  /** Changes the configuration, with a restart. */
+  async configure(change) {
     const file = join(this.folder, 'standfast.yaml');
-    writeFileSync(file, readFileSync(file, 'utf8') + more);
+    writeFileSync(file, change(readFileSync(file, 'utf8')));
+    await this.restart();
   }
 
   /** kill -9, as a crash would. */

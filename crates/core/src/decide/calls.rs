@@ -87,6 +87,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
         judged: combined.judged,
         pending: begin.pending.map(|secret| HoldKey { call: call.no, secret }),
         effects: draft.ctx.verdicts.effects(call.no),
+        grant_use: draft.ctx.verdicts.grant_use(call.no),
     }));
     Ok(Answer::Done)
 }
@@ -263,6 +264,7 @@ fn answer_recovery(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<(), Ref
         judged: None,
         digest: None,
         message: None,
+        grant: None,
     })));
     Ok(())
 }

@@ -136,6 +136,7 @@ pub(super) fn reject(
                 judged: None,
                 digest: None,
                 message: None,
+                grant: None,
             })));
         }
     }
@@ -355,6 +356,7 @@ fn cast_vote(
         judged: None,
         digest,
         message: None,
+        grant: None,
     })));
     Ok(Answer::Done)
 }
@@ -424,6 +426,13 @@ fn emit(
         | Resolution::Withdraw
         | Resolution::Supersede => None,
     };
+    let is_as_shown = matches!(resolution, Resolution::Approve { edited: None });
+    let grant = match hold.kind {
+        HoldKind::Approval if is_as_shown => draft.ctx.verdicts.saved_grant(hold.call()).map(Box::new),
+        HoldKind::Approval | HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery => {
+            None
+        }
+    };
     let in_place_of = in_place_of(draft, hold, role);
     draft.emit(Event::HoldResolved(Box::new(HoldResolved {
         hold: hold.key,
@@ -435,6 +444,7 @@ fn emit(
         judged,
         digest,
         message: wanted.message.clone(),
+        grant,
     })));
 }
 
@@ -449,6 +459,7 @@ fn resolved(hold: &Hold, resolution: Resolution, role: Option<Role>) -> Event {
         judged: None,
         digest: None,
         message: None,
+        grant: None,
     }))
 }
 

@@ -319,6 +319,7 @@ impl Log<'_> {
             judged: judged(),
             pending: None,
             effects: Vec::new(),
+            grant_use: None,
         }));
     }
 
@@ -365,6 +366,7 @@ impl Log<'_> {
             judged: None,
             digest: None,
             message: None,
+            grant: None,
         })));
     }
 

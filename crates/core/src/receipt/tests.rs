@@ -87,14 +87,26 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
         late: false,
         judged: None,
         digest: Some(digest),
+        grant: None,
+    };
+    let asked = AskedCall {
+        seq: Seq(3),
+        at: at(3),
+        by: Actor::Node(NODE),
+        tool: tool("write"),
+        arguments: body(r#"{"n":1}"#),
+        digest: Some(digest),
+        judged: None,
     };
     let (digest, effects) = (Some(digest), vec![]);
-    let attempt = Attempt { seq: Seq(6), attempt: 1, at: at(6), node: NODE, digest, judged, effects };
+    let (node, grant_use) = (NODE, None);
+    let attempt = Attempt { seq: Seq(6), attempt: 1, at: at(6), node, digest, judged, effects, grant_use };
     let (report, contradictions) = (None, vec![]);
     let effect = CallEffect::Executed;
     let whole = Receipt {
-        hold,
-        kind: HoldKind::Approval,
+        hold: Some(hold),
+        kind: Some(HoldKind::Approval),
+        asked: Some(asked),
         shown: vec![shown],
         votes: vec![],
         decision: Some(decision),

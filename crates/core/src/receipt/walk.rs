@@ -3,7 +3,9 @@
 //! Says what was shown, voted, decided and started, and where in the log. The outcome of the call is
 //! `transcript/results.rs`.
 
-use super::{Attempt, Contradiction, Decision, DecisionWord, Receipt, Report, ShownRevision, Vote};
+use super::{
+    AskedCall, Attempt, Contradiction, Decision, DecisionWord, Receipt, Report, ShownRevision, Vote,
+};
 use crate::actor::Actor;
 use crate::body::Body;
 use crate::digest::Digest;
@@ -16,8 +18,8 @@ use crate::message::{PolicyVerdict, ToolCall};
 use crate::name::ToolName;
 
 /// Fills what the events say into the receipt.
-pub(super) fn fill(receipt: &mut Receipt, driver: Driver, events: &[Envelope]) {
-    let mut walk = Walk { receipt, driver, now: CallSnapshot::default() };
+pub(super) fn fill(receipt: &mut Receipt, call: CallNo, driver: Driver, events: &[Envelope]) {
+    let mut walk = Walk { receipt, call, driver, now: CallSnapshot::default() };
     for envelope in events {
         if walk.see(envelope) == Relevance::OnThis {
             walk.receipt.events.push(envelope.seq);
@@ -27,6 +29,7 @@ pub(super) fn fill(receipt: &mut Receipt, driver: Driver, events: &[Envelope]) {
 
 struct Walk<'a> {
     receipt: &'a mut Receipt,
+    call: CallNo,
     driver: Driver,
     now: CallSnapshot,
 }
@@ -53,9 +56,9 @@ impl Walk<'_> {
                 .reply
                 .calls
                 .iter()
-                .map(|call| self.propose(call))
+                .map(|call| self.propose(envelope, call))
                 .fold(Relevance::OnOthers, Relevance::or),
-            Event::CallProposed(proposed) => self.propose(&proposed.call),
+            Event::CallProposed(proposed) => self.propose(envelope, &proposed.call),
             Event::CallStarted(started) => self.of_call(started.call, |walk| walk.start(envelope, started)),
             Event::CallReturned(returned) => self.of_call(returned.call, |_| {}),
             Event::CallFinished(finished) => {
@@ -72,14 +75,14 @@ impl Walk<'_> {
             }
             Event::HoldOpened(opened) => self.of_hold(opened.hold, |walk| {
                 walk.now.digest = opened.digest.or(walk.now.digest);
-                if opened.hold == walk.receipt.hold {
+                if walk.receipt.hold == Some(opened.hold) {
                     let judged = (opened.judged.as_ref(), &*opened.demands);
                     walk.show(envelope, opened.revision, judged, opened.ask.clone());
                 }
             }),
             Event::HoldEdited(edited) => self.of_hold(edited.hold, |walk| {
                 walk.edit(&edited.edited);
-                if edited.hold == walk.receipt.hold {
+                if walk.receipt.hold == Some(edited.hold) {
                     let judged = (Some(&edited.judged), &*edited.demands);
                     walk.show(envelope, edited.edited.revision, judged, Ask::default());
                 }
@@ -108,7 +111,7 @@ impl Walk<'_> {
     }
 
     fn of_call(&mut self, no: CallNo, fill: impl FnOnce(&mut Self)) -> Relevance {
-        if no != self.receipt.hold.call {
+        if no != self.call {
             return Relevance::OnOthers;
         }
         fill(self);
@@ -117,12 +120,21 @@ impl Walk<'_> {
 
     /// Other holds of the same call belong to it too: they say what became of the call.
     fn of_hold(&mut self, key: HoldKey, fill: impl FnOnce(&mut Self)) -> Relevance {
-        let is_other_wait = key != self.receipt.hold && key.call == CallNo::RUN;
+        let is_other_wait = self.receipt.hold != Some(key) && key.call == CallNo::RUN;
         if is_other_wait { Relevance::OnOthers } else { self.of_call(key.call, fill) }
     }
 
-    fn propose(&mut self, call: &ToolCall) -> Relevance {
+    fn propose(&mut self, envelope: &Envelope, call: &ToolCall) -> Relevance {
         self.of_call(call.no, |walk| {
+            walk.receipt.asked = Some(AskedCall {
+                seq: envelope.seq,
+                at: envelope.at,
+                by: envelope.actor.clone(),
+                tool: call.tool.clone(),
+                arguments: call.arguments.clone(),
+                digest: call.digest,
+                judged: call.judged.clone(),
+            });
             let arguments = Some(call.arguments.clone());
             walk.now = CallSnapshot { tool: Some(call.tool.clone()), arguments, digest: call.digest };
         })
@@ -158,7 +170,7 @@ impl Walk<'_> {
     }
 
     fn vote(&mut self, envelope: &Envelope, voted: &HoldVoted) {
-        if voted.hold != self.receipt.hold {
+        if self.receipt.hold != Some(voted.hold) {
             return;
         }
         let revision = self.receipt.shown.last().map_or(0, |shown| shown.revision);
@@ -171,10 +183,10 @@ impl Walk<'_> {
         if let Resolution::Approve { edited: Some(edited) } = &resolved.resolution {
             self.edit(edited);
         }
-        if resolved.hold != self.receipt.hold {
+        let Some(kind) = self.receipt.kind.filter(|_| self.receipt.hold == Some(resolved.hold)) else {
             return;
-        }
-        let word = word(self.receipt.kind, &resolved.resolution);
+        };
+        let word = word(kind, &resolved.resolution);
         self.receipt.decision = Some(Decision {
             seq: envelope.seq,
             at: envelope.at,
@@ -188,6 +200,7 @@ impl Walk<'_> {
             late: resolved.late,
             judged: resolved.judged.clone(),
             digest: resolved.digest,
+            grant: resolved.grant.clone(),
         });
     }
 
@@ -202,6 +215,7 @@ impl Walk<'_> {
                 digest,
                 judged: started.judged.clone(),
                 effects: started.effects.clone(),
+                grant_use: started.grant_use.clone(),
             });
         }
     }

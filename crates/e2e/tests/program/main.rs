@@ -7,6 +7,8 @@ mod backup;
 mod cli;
 mod config;
 mod first_steps;
+mod form_pages;
+mod grants;
 mod held_commands;
 mod https;
 mod many_nodes;

@@ -55,11 +55,12 @@ fn replaced(folder: &Path, text: &str) {
 fn team_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("workspace")).unwrap();
-    for below in ["notes", "production"] {
+    for below in ["notes", "production", "shared"] {
         std::fs::create_dir(folder.path().join("workspace").join(below)).unwrap();
     }
     let script = writes(&["notes/today.md", "production/app.yaml", ".env"]);
     std::fs::write(folder.path().join("team.script.yaml"), script).unwrap();
+    std::fs::write(folder.path().join("pages.script.yaml"), writes(&["shared/plan.md"])).unwrap();
     std::fs::write(folder.path().join("standfast.yaml"), team()).unwrap();
     folder
 }
@@ -79,6 +80,11 @@ fn the_walk_through_of_the_guide() {
         "standfast policy diff team.yaml enforced.yaml",
         "standfast holds show HOLD",
         "standfast holds approve HOLD --key KEY-OF-BOB",
+        "standfast holds grant-rule HOLD --uses 1 --until TOMORROW",
+        "standfast holds approve HOLD --uses 1 --until TOMORROW --rule DIGEST",
+        "standfast grants list",
+        "standfast grants show GRANT",
+        "standfast audit verify --config team.yaml",
     ] {
         assert!(GUIDE.contains(&format!("$ {command}\n")), "{command}");
     }
@@ -182,6 +188,52 @@ fn the_walk_through_of_the_guide() {
         json!({"approved": 1, "ran": 1}),
         "{tested}"
     );
+    exception(&server, (&ann, &bob), at);
+}
+
+/// Steps 5 and 6 of the walk-through: an exception for a day, seen used and ended, and the receipt.
+fn exception(server: &Server, (ann, bob): (&str, &str), at: &Path) {
+    let tomorrow =
+        std::process::Command::new("date").args(["-u", "-d", "+1 day", "+%FT%TZ"]).output().unwrap();
+    let tomorrow = String::from_utf8(tomorrow.stdout).unwrap().trim().to_owned();
+    let publish = || ask(server, ann, &["send", "docs", "publish the plan", "--wait"]);
+    let held = publish();
+    assert_eq!(held["status"], "held", "{held}");
+    let id = text(&held["holds"][0]["id"]).to_owned();
+    let wish = ["--uses", "1", "--until", &tomorrow];
+    let told = server.output(&[&["holds", "grant-rule", &id], &wish[..], &["--key", bob]].concat());
+    let told = String::from_utf8(told.stdout).unwrap();
+    let shown = GUIDE.split_once("--until TOMORROW\nrule:\n").unwrap().1.split_once("```").unwrap().0;
+    assert!(told.starts_with(&format!("rule:\n{shown}")), "{told}");
+    let rule = ask(server, bob, &[&["holds", "grant-rule", &id], &wish[..]].concat());
+    let save = ["--rule", text(&rule["digest"])];
+    let own = server.output(&[&["holds", "approve", &id], &wish[..], &save[..], &["--key", ann]].concat());
+    assert!(!own.status.success(), "whoever may not decide saves nothing");
+    let saved = ask(server, bob, &[&["holds", "approve", &id], &wish[..], &save[..]].concat());
+    assert_eq!(saved["outcome"], "decided", "{saved}");
+    let used = publish();
+    assert_eq!(used["status"], "completed", "{used}");
+    assert_eq!(publish()["status"], "held", "the exception is used up");
+    let listed = ask(server, bob, &["grants", "list"]);
+    let grant = &listed["grants"][0];
+    assert_eq!((&grant["state"], &grant["used_by"]), (&json!("used_up"), &json!([used["id"]])), "{listed}");
+    let one = ask(server, bob, &["grants", "show", text(&grant["id"])]);
+    assert_eq!(one["approved_by"], json!(["bob"]), "{one}");
+    let get = |path: String| {
+        let asked =
+            ureq::get(format!("{}{path}", server.base)).header("authorization", format!("Bearer {ann}"));
+        asked.call().unwrap().body_mut().read_to_string().unwrap()
+    };
+    let run_of = text(&used["id"]);
+    let receipt: Value =
+        serde_json::from_str(&get(format!("/api/v1/runs/{run_of}/calls/1/receipt"))).unwrap();
+    assert_eq!(receipt["outcome"]["attempts"][0]["judged"]["grant"], grant["id"], "{receipt}");
+    let page = get(format!("/runs/{run_of}/calls/1/receipt"));
+    assert!(page.contains(&format!("by standing approval {}", text(&grant["id"]))), "{page}");
+    let page = get(format!("/approve/{id}/receipt"));
+    assert!(page.contains("Also saved") && page.contains("rule:shared") && page.contains("bob"), "{page}");
+    let verified = run(&["audit", "verify", "--config", "standfast.yaml"], at);
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
 }
 
 /// An allow rule lists a command, and only what it says: what the arguments could do more, an operator or a wrapper is still

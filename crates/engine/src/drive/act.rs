@@ -149,6 +149,14 @@ impl Drive {
                 .collect();
             self.drives.see_to_effects(run, agent, calls, &mut verdicts).await?;
         }
+        if let Some(agent) = agent.as_deref().filter(|agent| agent.rules.takes_grants()) {
+            let stored = |call: &CallNo| Some((*call, stored_call(&self.log, *call)?));
+            let calls = ready.iter().filter_map(stored);
+            let calls: Vec<EffectCall> = calls
+                .map(|(no, StoredCall { tool, arguments })| EffectCall { no, tool, arguments })
+                .collect();
+            self.drives.see_to_grants((run, &self.log), agent, &definition, calls, &mut verdicts).await?;
+        }
         for call in ready {
             let Some(stored) = stored_call(&self.log, call) else {
                 return self

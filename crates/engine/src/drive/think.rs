@@ -143,6 +143,14 @@ impl Drive {
                     let calls: Vec<EffectCall> = calls.collect();
                     self.drives.see_to_effects(run, agent, calls, &mut verdicts).await?;
                 }
+                if agent.rules.takes_grants() {
+                    let calls = policy::numbered(run, &reply.calls).filter_map(|(no, call)| {
+                        let tool = ToolName::new(&call.tool).ok()?;
+                        Some(EffectCall { no, tool, arguments: call.arguments.clone() })
+                    });
+                    let calls: Vec<EffectCall> = calls.collect();
+                    self.drives.see_to_grants((run, &[]), agent, &definition, calls, &mut verdicts).await?;
+                }
                 super::denied::refuse_denied(self, run, agent, &reply.calls, &mut verdicts).await;
                 let asked = (&*definition, &*reply.calls);
                 super::hold_life::fill_in(self, run, agent, asked, &mut verdicts).await;

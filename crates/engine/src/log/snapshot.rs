@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
+use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
-use standfast_core::id::{HoldId, HoldKey, RunId, Seq};
+use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Seq};
 use standfast_core::project::{HoldRow, RunRow, hold_row};
+use standfast_core::receipt::{Receipt, receipt_of_call};
 use standfast_core::run::Run;
 use standfast_store::{StoreError, StoredRun};
 use tokio::sync::OnceCell;
@@ -71,7 +73,18 @@ impl Snapshot {
         Ok(self.shared_log().await?)
     }
 
-    /// The same, for whoever keeps them.
+    /// The receipt of a call, whether or not somebody was asked about it.
+    pub async fn call_receipt(&self, call: CallNo) -> Result<Receipt, EngineError> {
+        receipt_of_call(call, self.log().await?).ok_or(EngineError::NotFound)
+    }
+
+    /// The hash of the last link: where its chain ends.
+    #[must_use]
+    pub fn head(&self) -> Digest {
+        self.stored.row.head
+    }
+
+    /// Its events, for whoever keeps them.
     pub(crate) async fn shared_log(&self) -> Result<&Arc<Vec<Envelope>>, StoreError> {
         let read = async {
             let (all, ends) = self.read().await?;

@@ -47,6 +47,15 @@ impl Rules {
         }
     }
 
+    /// Whether standing approvals may answer what it holds.
+    #[must_use]
+    pub fn takes_grants(&self) -> bool {
+        match self {
+            Rules::Readable(policy) => policy.takes_grants(),
+            Rules::Unreadable(_) => false,
+        }
+    }
+
     /// Whether a rule names what calls do in the world.
     #[must_use]
     pub fn name_effects(&self) -> bool {

@@ -11,6 +11,7 @@ use standfast_core::command::{Choice, Command, Decide, Reject, Resolve, StoredCa
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
+use standfast_core::grant::SavedGrant;
 use standfast_core::hold::{Demand, HoldKind};
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::message::Message;
@@ -61,6 +62,30 @@ pub struct Decisions {
     pub message: Option<Message>,
     /// Makes a repeat safe.
     pub once: Option<IdempotencyKey>,
+    /// The standing approval that the approval of a call saves; `grants.rs` makes it.
+    pub(crate) saves: Option<(CallNo, Box<SavedGrant>)>,
+}
+
+impl Decisions {
+    /// Decisions of which nothing stays but what is decided.
+    #[must_use]
+    pub fn new(
+        run: RunId,
+        what: DecisionSet,
+        message: Option<Message>,
+        once: Option<IdempotencyKey>,
+    ) -> Decisions {
+        Decisions { run, what, message, once, saves: None }
+    }
+
+    /// Makes the decisions count for exactly this call, whether or not their sender repeats what was shown.
+    pub(super) fn pin(&mut self, digest: Option<Digest>, revision: u32) {
+        let DecisionSet::Each(each) = &mut self.what else { return };
+        for one in each {
+            one.digest = one.digest.or(digest);
+            one.revision = one.revision.or(Some(revision));
+        }
+    }
 }
 
 /// What is decided of several holds.
@@ -129,7 +154,7 @@ impl From<Decision> for Decisions {
     fn from(decision: Decision) -> Decisions {
         let Decision { hold, wanted, digest, revision, once } = decision;
         let one = HoldDecision { hold: hold.key, wanted, digest, revision };
-        Decisions { run: hold.run, what: DecisionSet::Each(vec![one]), message: None, once }
+        Decisions::new(hold.run, DecisionSet::Each(vec![one]), None, once)
     }
 }
 
@@ -310,7 +335,7 @@ impl Submit {
         take: Takeover,
     ) -> Result<Acceptance, EngineError> {
         let who = by.principal();
-        let Decisions { run, mut what, message, once } = decisions;
+        let Decisions { run, mut what, message, once, saves } = decisions;
         let once = once.as_ref();
         let guard = match (take, &what) {
             (Takeover::IfFree, DecisionSet::Each(_)) => self.drives.guard(run),
@@ -378,6 +403,7 @@ impl Submit {
             let calls: Vec<EffectCall> = holds.iter().filter_map(effect).collect();
             self.drives.see_to_effects(&row.run, agent, calls, &mut verdicts).await?;
         }
+        verdicts.saved_grants.extend(saves.map(|(call, saved)| (call, *saved)));
         let endings = self.endings(who, &what).await?;
         let command = what.command(once.and_then(IdempotencyKey::chosen_key), message);
         let mut change = Change {

@@ -237,12 +237,12 @@ proptest! {
         let request = GrantRequest { uses: Some(3), like, reach: GrantReach::Owner, until: None };
         let decision = policy.decide(&shown, ToolDefault::ChangesWorld);
         let schema = digest::of_bytes(b"schema");
-        let Ok(proposal) = propose(HeldCall { policy: &policy, call: &shown, decision: &decision, schema }, &request, Timestamp(0)) else { return Ok(()) };
+        let Ok(proposal) = propose(HeldCall { policy: &policy, call: &shown, decision: &decision, schema, also: &[] }, &request, Timestamp(0)) else { return Ok(()) };
         let digest = proposal.digest();
         let grant = proposal.accept(GrantId::new("g").unwrap(), digest, vec![UserId::new("ann").unwrap()], Timestamp(0)).unwrap();
         let of = |call: &Call| {
             let decision = policy.decide(call, ToolDefault::ChangesWorld);
-            grant.covers(HeldCall { policy: &policy, call, decision: &decision, schema }, 0, Timestamp(1))
+            grant.covers(HeldCall { policy: &policy, call, decision: &decision, schema, also: &[] }, 0, Timestamp(1))
         };
         prop_assert_eq!(of(&shown), Ok(()));
         if of(&other).is_ok() {
@@ -400,7 +400,7 @@ fn grants_end() {
     let ask = |uses, until| GrantRequest { uses, until, ..GrantRequest::default() };
     let proposed = |request: &GrantRequest| {
         propose(
-            HeldCall { policy: &policy_now, call: &shown, decision: &decision, schema },
+            HeldCall { policy: &policy_now, call: &shown, decision: &decision, schema, also: &[] },
             request,
             Timestamp(0),
         )
@@ -417,7 +417,8 @@ fn grants_end() {
             "amount = 5",
             "currency = \"EUR\"",
             "no other arguments",
-            "at most 2 calls"
+            &format!("answers {}, as they are now", decision.decided_by[0]),
+            "at most 2 further calls"
         ]
     );
     let by = vec![UserId::new("ann").unwrap()];
@@ -430,7 +431,7 @@ fn grants_end() {
     assert_eq!(serde_json::from_str::<Grant>(&stored).unwrap(), grant);
     let covers = |policy: &Policy, call: &Call, schema, used, now| {
         let decision = policy.decide(call, ToolDefault::ChangesWorld);
-        grant.covers(HeldCall { policy, call, decision: &decision, schema }, used, Timestamp(now))
+        grant.covers(HeldCall { policy, call, decision: &decision, schema, also: &[] }, used, Timestamp(now))
     };
     assert_eq!(covers(&policy_now, &shown, schema, 1, 1), Ok(()));
     assert_eq!(covers(&policy_now, &shown, schema, 2, 1), Err(NotCovered::UsedUp));
@@ -463,7 +464,7 @@ fn no_grant_for_what_cannot_be_undone() {
         let shown = call(tool, "{}");
         let decision = policy.decide(&shown, ToolDefault::ChangesWorld);
         propose(
-            HeldCall { policy: &policy, call: &shown, decision: &decision, schema },
+            HeldCall { policy: &policy, call: &shown, decision: &decision, schema, also: &[] },
             &GrantRequest::default(),
             Timestamp(0),
         )

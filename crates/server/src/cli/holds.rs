@@ -3,6 +3,7 @@
 //! The list is `listing.rs`, and `picker.rs` where somebody sits at a terminal; who is asked is `people.rs`.
 //! Arguments are shown and sent as they are written, byte for byte: what is approved is what runs.
 
+mod grant;
 mod listing;
 mod people;
 mod picker;
@@ -36,6 +37,8 @@ enum HoldsCommand {
     Show(Show),
     /// Approve a call; it runs with the shown arguments, or with --arguments.
     Approve(Approve),
+    /// Show the rule of a standing approval for calls like a held one, without saving it.
+    GrantRule(grant::GrantRule),
     /// Edit the arguments of a call in your editor, as with `git commit`, and approve it with them.
     Edit(Edit),
     /// Deny a call.
@@ -98,6 +101,11 @@ struct Approve {
     /// The digest shown with the hold: the approval is refused if the call has changed since.
     #[arg(long)]
     digest: Option<String>,
+    /// Also approve further calls: the digest of the rule that `holds grant-rule` showed for the same options.
+    #[arg(long, value_name = "DIGEST", requires_all = ["uses", "until"], conflicts_with = "arguments")]
+    rule: Option<String>,
+    #[command(flatten)]
+    wish: grant::Wish,
     #[command(flatten)]
     asking: ServerArgs,
 }
@@ -146,10 +154,16 @@ pub(super) fn run(holds: &Holds) -> ExitCode {
         None => list(&holds.list),
         Some(HoldsCommand::List(wanted)) => list(wanted),
         Some(HoldsCommand::Show(Show { id, asking })) => ask(asking, |server| show(server, id)),
-        Some(HoldsCommand::Approve(Approve { id, arguments, digest, asking })) => {
+        Some(HoldsCommand::GrantRule(wanted)) => grant::grant_rule(wanted),
+        Some(HoldsCommand::Approve(Approve { id, arguments, digest, rule, wish, asking })) => {
             let (arguments, digest) = (arguments.as_deref(), digest.as_deref());
-            let decision = Decision { arguments, digest, ..Decision::of("approve") };
-            ask(asking, |server| decide(server, id, &decision))
+            let grant = rule.as_deref().map(|rule| wish.body(Some(rule)));
+            let decision = Decision { arguments, digest, grant, ..Decision::of("approve") };
+            ask(asking, |server| match (rule, wish.is_empty()) {
+                // Without the rule nothing further would be approved, and nobody would notice.
+                (None, false) => Err(Failure::Refused { said: grant::NO_RULE.into(), body: String::new() }),
+                (Some(_), _) | (None, true) => decide(server, id, &decision),
+            })
         }
         Some(HoldsCommand::Edit(wanted)) => ask(&wanted.asking, |server| edited(server, wanted)),
         Some(HoldsCommand::Deny(Deny { id, reason, asking })) => {
@@ -182,11 +196,21 @@ struct Decision<'a> {
     digest: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grant: Option<grant::GrantWish<'a>>,
 }
 
 impl Decision<'_> {
     fn of(resolution: &'static str) -> Self {
-        Decision { resolution, arguments: None, value: None, reason: None, digest: None, revision: None }
+        Decision {
+            resolution,
+            arguments: None,
+            value: None,
+            reason: None,
+            digest: None,
+            revision: None,
+            grant: None,
+        }
     }
 }
 

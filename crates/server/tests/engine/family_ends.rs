@@ -129,7 +129,7 @@ async fn reject(
     let alice = who("alice");
     let snapshot = engine.reads().snapshot(&alice, hold.run).await.unwrap();
     let what = DecisionSet::Reject { holds: vec![hold.key], reason: Some("no".into()), above: Vec::new() };
-    let decisions = Decisions { run: hold.run, what, message: None, once: None };
+    let decisions = Decisions::new(hold.run, what, None, None);
     engine
         .submit()
         .decide_and_cancel(&alice, decisions, &snapshot, task)

@@ -14,6 +14,7 @@ mod family;
 mod family_ends;
 mod foreign;
 mod gone;
+mod grants;
 mod judged;
 mod lists;
 mod log_lines;

@@ -36,7 +36,7 @@ fn rules(section: &serde_json::Value) -> Rules {
 }
 
 /// An agent whose calls are judged by these rules.
-fn judged_by(agent: &mut Agent, section: &serde_json::Value) {
+pub(crate) fn judged_by(agent: &mut Agent, section: &serde_json::Value) {
     agent.rules = rules(section);
     agent.approvers.rules = Arc::new(agent.rules.approvers(&crate::agent()));
 }

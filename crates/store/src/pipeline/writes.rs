@@ -9,6 +9,7 @@ use standfast_core::approver::Approver;
 use standfast_core::decide::Transition;
 use standfast_core::effect::EffectClaim;
 use standfast_core::event::{Envelope, Event};
+use standfast_core::grant::{self, GrantUse};
 use standfast_core::hold::{Demand, HoldKind};
 use standfast_core::id::{CallNo, HoldId, HoldKey, Incarnation, RunId};
 use standfast_core::name::UserId;
@@ -138,8 +139,8 @@ impl Writes {
             }
         };
         guards.extend(self.guards.iter().cloned());
-        let claimed = decided.events.iter().flat_map(claims);
-        guards.extend(claimed.map(|(_, claim)| Guard::KeyUnused { key: claim.stored() }));
+        guards.extend(decided.events.iter().flat_map(claims).map(|(_, key)| Guard::KeyUnused { key }));
+        guards.extend(decided.events.iter().filter_map(revocation).map(|key| Guard::KeyUnused { key }));
         let is_done = decided.outcome.is_ok();
         let mut puts: Vec<SideWrite> = self.puts.iter().filter(|_| is_done).cloned().collect();
         puts.extend(claim_puts(&decided.run, &decided.events));
@@ -212,17 +213,26 @@ fn is_busy(run: &Run) -> bool {
     }
 }
 
-/// What a start claims in the world.
-fn claims(envelope: &Envelope) -> impl Iterator<Item = (CallNo, &EffectClaim)> {
+/// The keys that a start claims: effects in the world, and its use of a standing approval.
+fn claims(envelope: &Envelope) -> impl Iterator<Item = (CallNo, String)> + '_ {
     let started = if let Event::CallStarted(started) = &envelope.event { Some(started) } else { None };
-    started.into_iter().flat_map(|started| started.effects.iter().map(|claim| (started.call, claim)))
+    started.into_iter().flat_map(|started| {
+        let effects = started.effects.iter().map(EffectClaim::stored);
+        effects.chain(started.grant_use.as_ref().map(GrantUse::stored)).map(|key| (started.call, key))
+    })
+}
+
+/// The key that must not be there when a call starts by a standing approval: somebody has revoked it.
+fn revocation(envelope: &Envelope) -> Option<String> {
+    let Event::CallStarted(started) = &envelope.event else { return None };
+    started.judged.grant.as_ref().map(grant::revoked_key)
 }
 
 /// What keeps the claims of starts, for good: nobody knows how late a second call for the same effect comes.
 pub(crate) fn claim_puts(run: &Run, events: &[Envelope]) -> impl Iterator<Item = SideWrite> {
     let (id, expires_at) = (run.facts.id, run.state.at.plus(FOR_GOOD));
-    events.iter().flat_map(claims).map(move |(call, claim)| SideWrite::Key {
-        key: claim.stored(),
+    events.iter().flat_map(claims).map(move |(call, key)| SideWrite::Key {
+        key,
         request: EffectClaim::owner(id, call),
         expires_at,
     })

@@ -336,8 +336,8 @@ async fn decide(
         let once = if is_last { once.cloned() } else { once.map(|once| once.part(&hold.to_string())) };
         let (repeated, revision) =
             (digest.or(shown.and_then(|shown| shown.digest)), shown.map(|shown| shown.revision));
-        let decision = Decisions::from(Decision { hold, wanted, digest: repeated, revision, once });
-        let decision = Decisions { message: is_last.then(|| message.clone()), ..decision };
+        let mut decision = Decisions::from(Decision { hold, wanted, digest: repeated, revision, once });
+        decision.message = is_last.then(|| message.clone());
         // What was read counts for the first decision; the next ones are about what that made of the run.
         let submit = asked.app.engine.submit();
         let expired_at = waiting.expired_at(hold);

@@ -29,7 +29,7 @@ use super::people;
 use super::wire::{self, HoldKindWord, HowWord, OutcomeWord, ResolutionWord, RunStatus, WaitingWord};
 use crate::http::{Problem, rfc3339};
 
-pub(super) use records::{deleted, receipt, session, session_view};
+pub(super) use records::{call_receipt, deleted, receipt, session, session_view};
 
 pub(super) fn message(input: wire::Input) -> Result<Message, Problem> {
     let texts = match input {

@@ -265,7 +265,7 @@ async fn adjust(
     Ok(Json(adjusted(&answer, map::hold_view(view))))
 }
 
-fn instant(name: &str, text: &str) -> ApiResult<Timestamp> {
+pub(super) fn instant(name: &str, text: &str) -> ApiResult<Timestamp> {
     parse_rfc3339(text).ok_or_else(|| {
         Problem::invalid(format!("{name} is no instant in UTC; write it as 2026-12-24T18:00:00Z"))
     })

@@ -14,7 +14,7 @@ use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::{AgentName, BadName, SessionId};
 use standfast_engine::auth::Principal;
 use standfast_engine::{
-    Acceptance, Decision, EngineError, LookedUpRun, NewRun, RunList, RunView, StartedRun,
+    Acceptance, Decision, EngineError, GrantRequest, LookedUpRun, NewRun, RunList, RunView, StartedRun,
 };
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
@@ -22,7 +22,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::hold_lists::{self, AskedHolds};
-use super::{events, gates, map, nodes, people, sessions, subscriptions, wire};
+use super::{events, gates, grants, map, nodes, people, sessions, subscriptions, wire};
 use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, refusal};
 
 /// Items of a page, unless the caller wants another number.
@@ -68,6 +68,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(receipt))
         .merge(people::routes())
         .merge(gates::routes())
+        .merge(grants::routes())
         .routes(routes!(sessions::sessions))
         .routes(routes!(sessions::session, sessions::change_session, sessions::delete_session))
         .routes(routes!(sessions::pending, sessions::restore))
@@ -322,7 +323,7 @@ async fn resolve(
     Repeatable { body, once }: Repeatable<wire::ResolveHold>,
 ) -> ApiResult<Json<wire::DecisionResult>> {
     let hold = hold_id(&hold)?;
-    let (wanted, digest) = match asked(&body) {
+    let (wanted, digest, grant) = match asked(&body) {
         Ok(asked) => asked,
         Err(problem) => {
             // Whoever may not see the hold hears nothing but that.
@@ -331,8 +332,14 @@ async fn resolve(
         }
     };
     let decision = Decision { hold, wanted, digest, revision: body.revision, once };
-    let accepted = app.engine.submit().decide_all(&who, decision.into()).await;
-    let Acceptance { answer, rest } = accepted.map_err(about(hold.run))?;
+    let accepted = match grant {
+        None => app.engine.submit().decide_all(&who, decision.into()).await.map_err(about(hold.run)),
+        Some((request, shown)) => {
+            let approved = app.engine.grants().approve(&who, decision, &request, shown).await;
+            approved.map_err(|error| grants::no_grant(hold.run, error))
+        }
+    };
+    let Acceptance { answer, rest } = accepted?;
     let view = match body.wait {
         wire::Wait::Accepted => app.engine.hold(&who, hold).await,
         wire::Wait::Settled => {
@@ -344,11 +351,25 @@ async fn resolve(
 }
 
 /// What a decision says, and of which arguments.
-fn asked(body: &wire::ResolveHold) -> ApiResult<(Choice, Option<Digest>)> {
+fn asked(body: &wire::ResolveHold) -> ApiResult<AskedDecision> {
     let no_digest = |_| Problem::invalid("invalid digest; send the digest shown with the hold");
     let digest = body.digest.as_deref().map(str::parse).transpose().map_err(no_digest)?;
-    Ok((map::wanted(body)?, digest))
+    let wanted = map::wanted(body)?;
+    let grant = match &body.grant {
+        None => None,
+        Some(_) if wanted != Choice::Approve => {
+            return Err(Problem::invalid("only an approval of the call as it is takes grant"));
+        }
+        Some(saved) => {
+            let bad = |_| Problem::invalid("grant: invalid digest; send the one that came with the rule");
+            Some((grants::request_of(saved)?, saved.digest.parse().map_err(bad)?))
+        }
+    };
+    Ok((wanted, digest, grant))
 }
+
+/// A decision, the digest that it repeats, and the standing approval that it saves.
+type AskedDecision = (Choice, Option<Digest>, Option<(GrantRequest, Digest)>);
 
 /// The receipt of a hold: what was shown, who decided, and what ran.
 #[utoipa::path(

@@ -12,6 +12,7 @@ use standfast_core::execution_state::ExecutionState;
 use standfast_core::receipt::{CallEffect, Report};
 use utoipa::{IntoParams, ToSchema};
 
+pub(super) use super::grants::GrantToSave;
 pub(super) use hold_detail::{DemandBody, DriftBody, FindingBody, HoldDetail, ParentRun};
 
 /// A new run.
@@ -95,6 +96,8 @@ pub(super) struct ResolveHold {
     pub(super) value: Option<Box<RawValue>>,
     pub(super) digest: Option<String>,
     pub(super) revision: Option<u32>,
+    /// With an approval: also approve further calls, by the rule that was shown.
+    pub(super) grant: Option<GrantToSave>,
     #[serde(default)]
     pub(super) wait: Wait,
 }
@@ -417,6 +420,9 @@ pub(super) struct ReceiptBody {
 pub(super) struct ReceiptDetail {
     pub(super) hold: String,
     pub(super) kind: HoldKindWord,
+    /// The call as it was proposed. Absent when the whole run waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) asked: Option<TimedBody>,
     /// What was shown, revision by revision.
     pub(super) shown: Vec<ShownBody>,
     /// The votes, if several are needed.
@@ -428,6 +434,32 @@ pub(super) struct ReceiptDetail {
     /// Absent when the whole run waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) call: Option<CallBody>,
+    /// The events that it is made of.
+    pub(super) events: Vec<u64>,
+}
+
+/// The receipt of a call.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct CallReceiptBody {
+    pub(super) run: String,
+    pub(super) call: u32,
+    /// The receipt of the hold on which people were asked; absent where nobody was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hold: Option<String>,
+    /// The call as it was proposed, and what policy said of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) asked: Option<TimedBody>,
+    /// What was shown, revision by revision.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) shown: Vec<ShownBody>,
+    /// The votes, if several are needed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) votes: Vec<TimedBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) decision: Option<TimedBody>,
+    /// What became of it: each start with the rules and the standing approval that it ran by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) outcome: Option<CallBody>,
     /// The events that it is made of.
     pub(super) events: Vec<u64>,
 }

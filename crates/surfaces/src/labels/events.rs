@@ -74,10 +74,17 @@ pub fn describe(event: &Event, kind: Option<HoldKind>) -> EventLabel {
             let title = format!("Worker {} proposes a call", proposed.worker);
             EventLabel::with(title, std::iter::once(call(&proposed.call)).chain(context))
         }
-        Event::CallStarted(started) => EventLabel::plain(match started.attempt {
-            0 | 1 => format!("Call {} started", started.call),
-            attempt => format!("Call {} started again (attempt {attempt})", started.call),
-        }),
+        Event::CallStarted(started) => {
+            let by = match (&started.grant_use, &started.judged.grant) {
+                (Some(taken), _) => format!(" by standing approval {} (use {})", taken.grant, taken.no),
+                (None, Some(grant)) => format!(" by standing approval {grant}"),
+                (None, None) => String::new(),
+            };
+            EventLabel::plain(match started.attempt {
+                0 | 1 => format!("Call {} started{by}", started.call),
+                attempt => format!("Call {} started again (attempt {attempt}){by}", started.call),
+            })
+        }
         Event::CallReturned(returned) => {
             EventLabel::plain(format!("Call {} returned before it started", returned.call))
         }
@@ -219,6 +226,7 @@ mod tests {
             judged: None,
             digest: None,
             message: None,
+            grant: None,
         }))
     }
 

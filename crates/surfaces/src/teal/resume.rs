@@ -164,7 +164,7 @@ impl Asker {
                 DecisionSet::Each(each)
             }
         };
-        let decisions = Decisions { run, what, message: None, once: wish.once };
+        let decisions = Decisions::new(run, what, None, wish.once);
         let (submit, snapshot) = (self.app.engine.submit(), &view.snapshot);
         let decided = if task != run && wish.action == Action::Reject {
             submit.decide_and_cancel(&self.who, decisions, snapshot, task).await

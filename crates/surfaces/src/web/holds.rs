@@ -15,12 +15,12 @@ use standfast_engine::auth::Principal;
 use standfast_engine::{EngineError, HoldView};
 
 use super::deciding::{self, Objection};
-use super::forms;
 use super::media;
 use super::pages::hold::{self, DoneLine, FailedDecision, HoldPageParts, Queue};
 use super::pages::review::{self, ReviewPage, ReviewParts};
 use super::routes::{Browser, CallerOf, PAGES, hold_id, see_other};
 use super::widget::{self, WidgetFailure};
+use super::{forms, grants, people};
 use crate::html::{Failure, PostedForm, Site, Token};
 use crate::http::filters::{PendingFilters, encoded, written};
 use crate::http::{App, Args, Segment};
@@ -34,6 +34,7 @@ const TOGETHER: usize = 50;
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/approve/{hold}", get(hold).post(decide))
+        .route("/approve/{hold}/people", post(adjust))
         .route("/approve/{hold}/raw", get(raw))
         .route("/approve/{hold}/media", get(file))
         .route("/review", get(review).post(decide_together))
@@ -46,6 +47,14 @@ pub(super) fn routes() -> Router<App> {
 struct HoldArgs {
     from: Option<String>,
     done: Option<String>,
+}
+
+impl HoldArgs {
+    /// The list, as the address of the page has it: nothing but its filters.
+    fn query(&self) -> String {
+        let from = self.from.as_deref().and_then(filters);
+        from.map_or_else(String::new, |from| format!("?from={}", encoded(&from.query())))
+    }
 }
 
 async fn hold(
@@ -111,6 +120,29 @@ async fn decide(
             visitor.hold_page(id, &args, Some(tried)).await
         }
     }
+}
+
+/// Changes who is asked, or until when; the page of the hold says what came of it.
+async fn adjust(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Extension(token): Browser,
+    Segment(id): Segment,
+    posted: PostedForm,
+) -> Result<Response, Failure> {
+    let id = hold_id(&id)?;
+    let visitor = Visitor { app: &app, who: &who, token: &token };
+    let args = HoldArgs { from: posted.get("from"), done: None };
+    let failure = match people::adjustment(&who, id, &posted, app.engine.clock().now()) {
+        Ok(wanted) => match app.engine.submit().adjust(&who, wanted).await {
+            Ok(_) => return Ok(see_other(&format!("/approve/{id}{}", args.query()))),
+            Err(EngineError::NotFound) => return Err(Failure::not_found()),
+            Err(error) => error.into(),
+        },
+        Err(forms::Mistake(text)) => Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid input", &text),
+    };
+    let tried = FailedDecision { posted: &posted, failure: Some(failure), pointer: None };
+    visitor.hold_page(id, &args, Some(tried)).await
 }
 
 /// Which holds a review is of, and the list that they were chosen from.
@@ -257,11 +289,13 @@ impl Visitor<'_> {
         let parts = HoldPageParts {
             run: snapshot.run(),
             view: &view,
+            who: &who.user,
             log: snapshot.log().await.map_err(EngineError::from)?,
             preview: reads.views().preview(&snapshot, &view).await,
             receipt: receipt.as_ref(),
             queue: self.queue(id, args.from.as_deref()).await?,
             done: self.done(args.done.as_deref()).await?,
+            grant_offer: grants::offer_of(app, who, &view).await,
             now: app.engine.clock().now(),
         };
         let failure = tried.as_ref().and_then(|tried| tried.failure.as_ref());

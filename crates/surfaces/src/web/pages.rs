@@ -35,6 +35,11 @@ pub(super) struct ShownInstant {
 }
 
 impl ShownInstant {
+    /// For people, in UTC.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     pub(super) fn new(at: Timestamp, now: Timestamp) -> ShownInstant {
         let iso = rfc3339(at);
         let text = format!("{} {} UTC", &iso[..10], &iso[11..19]);

@@ -23,7 +23,7 @@ use super::pages::charts::{self, Figures};
 use super::pages::history::{self, ExportedHold};
 use super::pages::run::{self, RunsPage, SubRun};
 use super::pages::waiting::{self, Pager};
-use super::{conversation, events, holds, inboxes, jobs, login, sign_in, svg, tour};
+use super::{conversation, events, grants, holds, inboxes, jobs, login, receipts, sign_in, svg, tour};
 use crate::html::{self, Failure, PostedForm, Site, Templates, Token};
 use crate::http::filters::{HistoryFilters, PendingFilters, written};
 use crate::http::{App, Args, Segment};
@@ -54,6 +54,11 @@ pub(super) static PAGES: LazyLock<Templates> = LazyLock::new(|| {
         ("waiting.html", include_str!("templates/waiting.html")),
         ("login.html", include_str!("templates/login.html")),
         ("hold.html", include_str!("templates/hold.html")),
+        ("grant.html", include_str!("templates/grant.html")),
+        ("grants.html", include_str!("templates/grants.html")),
+        ("grant_offer.html", include_str!("templates/grant_offer.html")),
+        ("receipt.html", include_str!("templates/receipt.html")),
+        ("people.html", include_str!("templates/people.html")),
         ("review.html", include_str!("templates/review.html")),
         ("history.html", include_str!("templates/history.html")),
         ("charts.html", include_str!("templates/charts.html")),
@@ -89,6 +94,8 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/charts", get(charts))
         .route("/charts.json", get(charts_json))
         .merge(holds::routes())
+        .merge(grants::routes())
+        .merge(receipts::routes())
         .merge(login::routes())
         .merge(sign_in::routes())
         .merge(conversation::routes())
@@ -415,7 +422,7 @@ pub(super) fn see_other(path: &str) -> Response {
 }
 
 /// What is no id at all is answered like the id of nothing.
-fn run_id(text: &str) -> Result<RunId, Failure> {
+pub(super) fn run_id(text: &str) -> Result<RunId, Failure> {
     text.parse().map_err(|_| Failure::not_found())
 }
 

@@ -27,8 +27,9 @@ Operation = Generator[Step, Any, T]
 
 #: The longest that the server lets one request wait, in seconds.
 LONGEST_WAIT = 55.0
-#: When something is sent again that nobody answered, or that was too much at that moment.
+#: When something is sent again that nobody answered, or that was answered with one of these.
 PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
+NOT_NOW = (429, 502, 503, 504)
 PATIENCE = {"timeout": httpx.Timeout(10.0, read=LONGEST_WAIT + 20).as_dict()}
 
 
@@ -51,7 +52,7 @@ class _Operations:
             content = to_json(body or {}).encode()
         for pause in (None,) if once else (*PAUSES, None):
             answer = yield httpx.Request(method, f"{self.url}/api/v1{path}", params=query, headers=headers, content=content, extensions=PATIENCE)
-            if isinstance(answer, httpx.Response) and (answer.status_code not in (429, 503) or pause is None):
+            if isinstance(answer, httpx.Response) and (answer.status_code not in NOT_NOW or pause is None):
                 return read(answer)
             if pause is None:
                 raise StandfastError(f"{self.url} did not answer: {answer!r}") from answer
@@ -74,21 +75,33 @@ class _Operations:
         return Gate((yield from self.ask("GET", f"/gates/{gate}")))
 
     def decided(self, gate: Gate, timeout: float | None = None) -> Operation[Gate]:
-        """The gate as soon as it is decided; as it is after `timeout` seconds, without end by default. Giving up leaves it open."""
-        until = None if timeout is None else time.monotonic() + timeout
+        """The gate as soon as it is decided; as it is after `timeout` seconds, without end by default. Giving up leaves it open. A server that
+        is away, however long, is waited for like a decision.
+        """
+        until = float("inf") if timeout is None else time.monotonic() + timeout
         while True:
-            left = LONGEST_WAIT if until is None else max(0.0, until - time.monotonic())
-            wait = min(left, LONGEST_WAIT)
-            gate = Gate((yield from self.ask("GET", f"/gates/{gate.id}", query={"wait_ms": int(wait * 1000)})))
-            if not gate.is_held or (until is not None and left <= wait):
-                return gate
+            wait = max(0.0, min(until - time.monotonic(), LONGEST_WAIT))
+            try:
+                gate = Gate((yield from self.ask("GET", f"/gates/{gate.id}", query={"wait_ms": int(wait * 1000)})))
+            except StandfastError as error:
+                if getattr(error, "status", None) not in (None, *NOT_NOW) or time.monotonic() >= until:
+                    raise
+            else:
+                if not gate.is_held or time.monotonic() >= until:
+                    return gate
 
     def start(self, gate: Gate, lease: float | None = None) -> Operation[Started]:
         """Says that the call begins. It is sent once: after a lost answer nobody knows whether the call may run, and so it does not."""
         if refusal := gate.refusal():
             raise refusal
         body = _given(digest=gate.digest, lease_ms=None if lease is None else int(lease * 1000))
-        return Started(gate, (yield from self.ask("POST", f"/gates/{gate.id}/start", body, once=True))["attempt"])
+        try:
+            return Started(gate, (yield from self.ask("POST", f"/gates/{gate.id}/start", body, once=True))["attempt"])
+        except Problem as problem:
+            # Decided otherwise in between: by a stricter policy, say.
+            if problem.kind == "wrong-state" and (refusal := (yield from self.look(gate.id)).refusal()):
+                raise refusal from problem
+            raise
 
     def outcome(self, /, gate: Gate, attempt: int | None, *, status: str, **said: Any) -> Operation[Gate]:
         """Reports what came of a call: `succeeded` with `result`, `failed` with `error`, `not_executed` or `unknown`."""
@@ -199,20 +212,12 @@ class Client:
             started.result = result = tool(started.arguments)
         return result
 
-    gate = _blocking(_Operations.gate)
-    gates = _blocking(_Operations.gates)
-    look = _blocking(_Operations.look)
-    decided = _blocking(_Operations.decided)
-    start = _blocking(_Operations.start)
-    outcome = _blocking(_Operations.outcome)
-    withdraw = _blocking(_Operations.withdraw)
-    start_run = _blocking(_Operations.start_run)
-    look_at_run = _blocking(_Operations.look_at_run)
-    say = _blocking(_Operations.say)
-    cancel = _blocking(_Operations.cancel)
-    holds = _blocking(_Operations.holds)
-    hold = _blocking(_Operations.hold)
-    resolve = _blocking(_Operations.resolve)
+    gate, gates, look = _blocking(_Operations.gate), _blocking(_Operations.gates), _blocking(_Operations.look)
+    decided, start = _blocking(_Operations.decided), _blocking(_Operations.start)
+    outcome, withdraw = _blocking(_Operations.outcome), _blocking(_Operations.withdraw)
+    start_run, look_at_run = _blocking(_Operations.start_run), _blocking(_Operations.look_at_run)
+    say, cancel = _blocking(_Operations.say), _blocking(_Operations.cancel)
+    holds, hold, resolve = _blocking(_Operations.holds), _blocking(_Operations.hold), _blocking(_Operations.resolve)
 
 
 class AsyncClient:
@@ -254,17 +259,9 @@ class AsyncClient:
             started.result = result = await tool(started.arguments)
         return result
 
-    gate = _awaited(_Operations.gate)
-    gates = _awaited(_Operations.gates)
-    look = _awaited(_Operations.look)
-    decided = _awaited(_Operations.decided)
-    start = _awaited(_Operations.start)
-    outcome = _awaited(_Operations.outcome)
-    withdraw = _awaited(_Operations.withdraw)
-    start_run = _awaited(_Operations.start_run)
-    look_at_run = _awaited(_Operations.look_at_run)
-    say = _awaited(_Operations.say)
-    cancel = _awaited(_Operations.cancel)
-    holds = _awaited(_Operations.holds)
-    hold = _awaited(_Operations.hold)
-    resolve = _awaited(_Operations.resolve)
+    gate, gates, look = _awaited(_Operations.gate), _awaited(_Operations.gates), _awaited(_Operations.look)
+    decided, start = _awaited(_Operations.decided), _awaited(_Operations.start)
+    outcome, withdraw = _awaited(_Operations.outcome), _awaited(_Operations.withdraw)
+    start_run, look_at_run = _awaited(_Operations.start_run), _awaited(_Operations.look_at_run)
+    say, cancel = _awaited(_Operations.say), _awaited(_Operations.cancel)
+    holds, hold, resolve = _awaited(_Operations.holds), _awaited(_Operations.hold), _awaited(_Operations.resolve)

@@ -34,7 +34,7 @@ class Held(NotAllowed):
 
 
 class Denied(NotAllowed):
-    """A person or a rule said no, nobody decided in time, or the gate was withdrawn."""
+    """A person or a rule said no, nobody decided in time, or the gate was withdrawn or ended without a run."""
 
 
 class OutcomeUnknown(NotAllowed):

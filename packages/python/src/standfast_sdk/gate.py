@@ -71,7 +71,7 @@ class Gate:
             return Held(self)
         if self.state in ("started", "outcome_unknown"):
             return OutcomeUnknown(self)
-        return Failed(self) if self.state == "done" else Denied(self)
+        return Failed(self) if self.state == "done" and self.outcome else Denied(self)
 
 
 @dataclass

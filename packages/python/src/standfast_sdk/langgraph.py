@@ -1,16 +1,19 @@
-"""LangChain and LangGraph: a middleware that asks before tools run, and answers for LangChain's own human-in-the-loop middleware.
+"""LangChain and LangGraph: a middleware that asks before tools run.
 
     agent = create_agent(model, tools, middleware=[Approvals(Client())], checkpointer=checkpointer)
 
 A held call interrupts the graph; the checkpoint waits, not the process. Resuming decides nothing: the node asks the server again, which
-knows whether somebody approved, and so neither the resume value nor a predicate lets a call run.
+knows whether somebody approved, and so neither the resume value nor a predicate lets a call run. Graphs that keep LangChain's own
+middleware for approvals have `langchain.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, cast
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ToolCallRequest
@@ -19,13 +22,15 @@ from langgraph.config import get_config
 from langgraph.types import Command, Interrupt, interrupt
 
 from .client import Client
-from .gate import Gate, to_json
+from .errors import NotAllowed
+from .gate import Gate, Started, to_json
 
 Answer = ToolMessage | Command[Any]
 
 
+@dataclass
 class _ToolFailed(Exception):
-    """The tool's error is a message for the model already: the one argument."""
+    answer: ToolMessage  # The tool's error is a message for the model already.
 
 
 class Approvals(AgentMiddleware[Any, Any, Any]):
@@ -48,29 +53,49 @@ class Approvals(AgentMiddleware[Any, Any, Any]):
         await asyncio.to_thread(self.after_model, state, runtime)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Answer]) -> Answer:
-        if not self._asks(request.tool_call["name"]):
+        if not (gate := self._decided(request)):
             return handler(request)
-        gate = self._decided(request)
         if gate.has_result or gate.refusal():
             return _without_running(gate)
         try:
             with self.client.started(gate, self.lease) as call:
-                answer = handler(_approved(request, gate))
-                call.result = _reported(answer)
+                call.result = _reported(answer := handler(_approved(request, gate)))
+        except NotAllowed:  # The policy has become stricter in between: what is asked again says how.
+            return self.wrap_tool_call(request, handler)
         except _ToolFailed as failed:
-            return cast(ToolMessage, failed.args[0])
+            return failed.answer
         return _with_note(answer, gate)
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Answer]]) -> Answer:
-        loop = asyncio.get_running_loop()
-
-        def handle(approved: ToolCallRequest) -> Answer:
-            return asyncio.run_coroutine_threadsafe(handler(approved), loop).result()  # type: ignore[arg-type]
-
         # The thread keeps the context, by which LangGraph knows where it interrupts.
-        return await asyncio.to_thread(self.wrap_tool_call, request, handle)
+        if not (gate := await asyncio.to_thread(self._decided, request)):
+            return await handler(request)
+        if gate.has_result or gate.refusal():
+            return _without_running(gate)
+        try:
+            async with self._started(gate) as call:
+                call.result = _reported(answer := await handler(_approved(request, gate)))
+        except NotAllowed:
+            return await self.awrap_tool_call(request, handler)
+        except _ToolFailed as failed:
+            return failed.answer
+        return _with_note(answer, gate)
 
-    def _decided(self, request: ToolCallRequest) -> Gate:
+    @asynccontextmanager
+    async def _started(self, gate: Gate) -> AsyncIterator[Started]:
+        """`Client.started`, with no thread that waits while the tool runs: tools may be agents with tools."""
+        block = self.client.started(gate, self.lease)
+        call = await asyncio.to_thread(block.__enter__)
+        try:
+            yield call
+        except BaseException as error:
+            await asyncio.shield(asyncio.to_thread(block.__exit__, type(error), error, error.__traceback__))
+            raise
+        await asyncio.to_thread(block.__exit__, None, None, None)
+
+    def _decided(self, request: ToolCallRequest) -> Gate | None:
+        if not self._asks(request.tool_call["name"]):
+            return None
         gate = self.client.gate(**_request(request.tool_call))
         while gate.is_held:
             interrupt({"standfast": {"gate": gate.id, "hold": gate.hold, "url": gate.url, "tool": gate.tool, "arguments": gate.arguments}})
@@ -83,40 +108,12 @@ def held_gates(interrupts: Iterable[Interrupt]) -> dict[str, str]:
     return {one.id: one.value["standfast"]["gate"] for one in interrupts if isinstance(one.value, dict) and "standfast" in one.value}
 
 
-def resume(client: Client, interrupts: Iterable[Interrupt], timeout: float | None = None) -> Command[Any] | None:
+def resume(client: Client, interrupts: Iterable[Interrupt], *, timeout: float = 0.0) -> Command[Any] | None:
     """What resumes the graph, once somebody has decided about every call; none if that takes longer than `timeout` seconds."""
     held = held_gates(interrupts)
     if any(client.decided(client.look(gate), timeout).is_held for gate in held.values()):
         return None
     return Command(resume={interrupt: "decided" for interrupt in held})
-
-
-def decisions(client: Client, interrupts: Iterable[Interrupt], *, session: str, timeout: float | None = None) -> Command[Any] | None:
-    """For graphs that keep LangChain's `HumanInTheLoopMiddleware`: asks the server about its requests, batched and per call, and returns
-    the command that answers them; none while somebody has to decide. LangChain runs the call, so receipts say that its end was not reported.
-    """
-    answers: dict[str, Any] = {}
-    for one in interrupts:
-        batched = "action_requests" in one.value
-        asked = one.value["action_requests"] if batched else [one.value]
-        calls = [one.value.get("tool_call_id") or f"{one.id}:{no}" for no in range(len(asked))]
-        gates = client.gates([
-            {"tool": action["name"], "arguments": action["args"], "session": session, "call": call} for action, call in zip(asked, calls)
-        ])
-        gates = [client.decided(gate, timeout) if gate.is_held else gate for gate in gates]
-        if any(gate.is_held for gate in gates):
-            return None
-        decided = [_decision(gate) for gate in gates]
-        answers[one.id] = {"decisions": decided} if batched else decided[0]
-    return Command(resume=answers)
-
-
-def _decision(gate: Gate) -> dict[str, Any]:
-    if gate.refusal():
-        return {"type": "reject", "message": gate.model_text}
-    if gate.is_edited:
-        return {"type": "edit", "edited_action": {"name": gate.tool, "args": gate.arguments}}
-    return {"type": "approve"}
 
 
 def _request(call: Any) -> dict[str, Any]:

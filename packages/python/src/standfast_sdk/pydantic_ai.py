@@ -2,9 +2,8 @@
 
     agent = Agent(model, toolsets=[Approvals(toolset, client, session=case)], output_type=[str, DeferredToolRequests])
 
-A held call ends the run with `DeferredToolRequests`; keep the messages and its metadata, and resume with
-`results`. Each time a tool is called the server is
-asked, whatever the framework was told, and the tool runs with the arguments that were approved.
+A held call ends the run with `DeferredToolRequests`; keep the messages and its metadata, and resume with `results`. Each time a tool is
+called the server is asked, whatever the framework was told, and the tool runs with the arguments that were approved.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_ai import ApprovalRequired, DeferredToolResults, RunContext, ToolDenied
+from pydantic_ai import ApprovalRequired, DeferredToolResults, RunContext, ToolDenied, ToolFailed
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from pydantic_core import to_jsonable_python
 
 from .client import AsyncClient
-from .errors import Held, NotAllowed
+from .errors import Denied, Held, NotAllowed
 from .gate import to_json
 
 #: The conversation: a name, or what makes one of the context of the run.
@@ -47,8 +46,10 @@ class Approvals(WrapperToolset[Any]):
             result = await self.client.run(gate, run_approved, self.lease)
         except Held:
             raise ApprovalRequired(metadata={"standfast": gate.id, "url": gate.url, "hold": gate.hold}) from None
+        except Denied as no:
+            return ToolDenied(no.model_text)
         except NotAllowed as no:
-            return no.model_text
+            raise ToolFailed(no.model_text) from no
         if gate.is_edited and isinstance(result, str):
             return f"{result}\n\n(An approver changed the arguments; it ran with {to_json(gate.arguments)})"
         return result

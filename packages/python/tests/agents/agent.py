@@ -7,6 +7,8 @@ from pathlib import Path
 
 MODEL_URL = os.environ["MODEL_URL"]
 EFFECTS = Path(sys.argv[2]) / "effects"
+#: What the user says.
+ASK = os.environ.get("ASK", "Refund A-7")
 
 
 def send_refund(order: str, amount: int) -> str:

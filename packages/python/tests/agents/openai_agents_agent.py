@@ -1,4 +1,4 @@
-"""An agent of OpenAI Agents: `start|resume|impatient FOLDER`. Prints `held HOLD` or `said WORDS`."""
+"""An agent of OpenAI Agents: `start|resume|impatient FOLDER`. Prints `held HOLD`, or `said WORDS` and `recorded approved|rejected`."""
 
 import asyncio
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 from agents import Agent, OpenAIChatCompletionsModel, Runner, RunState, function_tool, set_tracing_disabled
 from openai import AsyncOpenAI
 
-from agent import MODEL_URL, send_refund
+from agent import ASK, MODEL_URL, send_refund
 from standfast_sdk import AsyncClient
 from standfast_sdk.openai_agents import guard, run, settle
 
@@ -31,7 +31,7 @@ async def main() -> None:
         held = await settle(client, state)
         assert "Not executed" in result.final_output, result.final_output
     else:
-        result = await run(agent, state or "Refund A-7", client=client, timeout=10 if state else 0)
+        result = await run(agent, state or ASK, client=client, timeout=10 if state else 0)
         if result.interruptions:
             kept.write_text(result.to_state().to_string())
         held = await settle(client, result.to_state()) if result.interruptions else []
@@ -39,6 +39,7 @@ async def main() -> None:
         print("held", gate.hold, flush=True)
     if not held:
         print("said", result.final_output, flush=True)
+        print("recorded", "approved" if result.context_wrapper.is_tool_approved("send_refund", "call_1") else "rejected", flush=True)
 
 
 asyncio.run(main())

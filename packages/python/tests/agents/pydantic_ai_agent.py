@@ -1,4 +1,4 @@
-"""An agent of Pydantic AI: `start|resume|impatient FOLDER`. Prints `held HOLD` or `said WORDS`."""
+"""An agent of Pydantic AI: `start|resume|impatient FOLDER`. Prints `held HOLD`, or `said WORDS` and `recorded OUTCOME`."""
 
 import asyncio
 import json
@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, FunctionToolset, ModelMessagesTypeAdapter
+from pydantic_ai.messages import ToolReturnPart
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from agent import MODEL_URL, send_refund
+from agent import ASK, MODEL_URL, send_refund
 from standfast_sdk import AsyncClient
 from standfast_sdk.pydantic_ai import Approvals, results
 
@@ -23,21 +24,23 @@ async def main() -> None:
     tools = Approvals(FunctionToolset([send_refund]), client, session=f"case-{folder.name}")
     agent = Agent(model, toolsets=[tools], output_type=[str, DeferredToolRequests])
     if command == "start":
-        result = await agent.run("Refund A-7")
+        result = await agent.run(ASK)
     else:
         messages = ModelMessagesTypeAdapter.validate_json(kept.read_bytes())
         metadata = json.loads(gates.read_text())
         impatient = DeferredToolResults(approvals={"call_1": True})
         answers = impatient if command == "impatient" else await results(client, metadata, timeout=10)
         result = await agent.run(message_history=messages, deferred_tool_results=answers)
-    if command == "start":
-        kept.write_bytes(result.all_messages_json())
-        gates.write_text(json.dumps(result.output.metadata))
     if isinstance(result.output, DeferredToolRequests):
+        if command == "start":
+            kept.write_bytes(result.all_messages_json())
+            gates.write_text(json.dumps(result.output.metadata))
         for one in result.output.metadata.values():
             print("held", one["hold"], flush=True)
     else:
         print("said", result.output, flush=True)
+        parts = [part for message in result.all_messages() for part in message.parts if isinstance(part, ToolReturnPart)]
+        print("recorded", *(part.outcome for part in parts), flush=True)
 
 
 asyncio.run(main())

@@ -5,6 +5,8 @@ import { basename, join } from 'node:path';
 import { z } from 'zod';
 
 export const [command, folder] = process.argv.slice(2);
+/** What the user says. */
+export const ask = process.env.ASK ?? 'Refund A-7';
 export const modelUrl = process.env.MODEL_URL;
 export const session = `case-${basename(folder)}`;
 export const parameters = z.object({ order: z.string(), amount: z.number() });
@@ -15,7 +17,8 @@ export async function sendRefund({ order, amount }) {
   return `refunded ${amount} for ${order}`;
 }
 
-export function tell(held, said) {
+/** `recorded` is the framework's own word for what became of the call. */
+export function tell(held, said, recorded) {
   for (const gate of held) console.log(`held ${gate.hold}`);
-  if (held.length === 0) console.log(`said ${said}`);
+  if (held.length === 0) console.log(`said ${said}\nrecorded ${recorded}`);
 }

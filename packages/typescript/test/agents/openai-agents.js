@@ -1,4 +1,4 @@
-// An agent of OpenAI Agents: `start|resume|impatient FOLDER`. Prints `held HOLD` or `said WORDS`.
+// An agent of OpenAI Agents: `start|resume|impatient FOLDER`. Prints `held HOLD`, or `said WORDS` and `recorded true|false`.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { Agent, OpenAIChatCompletionsModel, run, RunState, setTracingDisabled, t
 import { Client } from '@standfast/sdk';
 import { guard, settle } from '@standfast/sdk/openai-agents';
 import OpenAI from 'openai';
-import { command, folder, modelUrl, parameters, sendRefund, session, tell } from './agent.js';
+import { ask, command, folder, modelUrl, parameters, sendRefund, session, tell } from './agent.js';
 
 setTracingDisabled(true);
 const kept = join(folder, 'state.json');
@@ -19,12 +19,14 @@ const state = command === 'start' ? undefined : await RunState.fromString(agent,
 if (command === 'resume') await settle(client, state, { timeout: 10_000 });
 // Somebody approves in the state what nobody approved at the server.
 if (command === 'impatient') for (const item of state.getInterruptions()) state.approve(item);
-const result = await run(agent, state ?? 'Refund A-7');
+let result = await run(agent, state ?? ask);
 if (command === 'impatient') {
   if (!result.finalOutput.includes('Not executed')) throw new Error(result.finalOutput);
   tell(await settle(client, await RunState.fromString(agent, readFileSync(kept, 'utf8'))));
 } else {
   if (result.interruptions.length > 0) writeFileSync(kept, result.state.toString());
-  if (result.interruptions.length > 0) tell(await settle(client, result.state));
-  else tell([], result.finalOutput);
+  const held = await settle(client, result.state);
+  // What a rule denies waits for nobody.
+  if (result.interruptions.length > held.length) result = await run(agent, result.state);
+  tell(held, result.finalOutput, result.state._context.isToolApproved({ toolName: 'send_refund', callId: 'call_1' }));
 }

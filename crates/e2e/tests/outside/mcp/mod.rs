@@ -11,6 +11,7 @@ mod asking;
 mod calls;
 mod login;
 mod over_http;
+mod proxied;
 mod python;
 mod server;
 mod start;

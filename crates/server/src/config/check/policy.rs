@@ -113,7 +113,9 @@ fn section(file: &File) -> Json {
     if let Some(destructive) = policy.grants.destructive {
         grants.insert("destructive".to_owned(), json!(destructive));
     }
-    put("grants", Json::Object(grants));
+    if !grants.is_empty() {
+        put("grants", Json::Object(grants));
+    }
     let hours = policy.business_hours.iter();
     put("business_hours", hours.map(|(name, hours)| (name.clone(), Json::Object(hours.0.clone()))).collect());
     Json::Object(section)

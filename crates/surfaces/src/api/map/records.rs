@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use standfast_core::id::{HoldId, Seq};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::receipt::{CallReceipt, Receipt, ShownRevision};
 use standfast_core::time::Timestamp;
 use standfast_engine::{PENDING, SessionDeletion, SessionRow, SessionView, metadata};
@@ -22,13 +23,29 @@ pub(in crate::api) fn receipt(id: HoldId, receipt: &Receipt) -> wire::ReceiptBod
         run: id.run.to_string(),
         receipt: wire::ReceiptDetail {
             hold: id.to_string(),
-            kind: kind(receipt.kind),
+            kind: kind(receipt.kind.unwrap_or(HoldKind::Approval)),
+            asked: receipt.asked.as_ref().map(|asked| timed(asked.seq, asked.at, asked)),
             shown: receipt.shown.iter().map(shown).collect(),
             votes: receipt.votes.iter().map(|vote| timed(vote.seq, vote.at, vote)).collect(),
             decision: decision.map(|decision| timed(decision.seq, decision.at, decision)),
             call: receipt.call.as_ref().map(call),
             events: receipt.events.iter().map(|seq| seq.0).collect(),
         },
+    }
+}
+
+pub(in crate::api) fn call_receipt(run: RunId, no: u32, receipt: &Receipt) -> wire::CallReceiptBody {
+    let decision = receipt.decision.as_ref();
+    wire::CallReceiptBody {
+        run: run.to_string(),
+        call: no,
+        hold: receipt.hold.map(|key| HoldId { run, key }.to_string()),
+        asked: receipt.asked.as_ref().map(|asked| timed(asked.seq, asked.at, asked)),
+        shown: receipt.shown.iter().map(shown).collect(),
+        votes: receipt.votes.iter().map(|vote| timed(vote.seq, vote.at, vote)).collect(),
+        decision: decision.map(|decision| timed(decision.seq, decision.at, decision)),
+        outcome: receipt.call.as_ref().map(call),
+        events: receipt.events.iter().map(|seq| seq.0).collect(),
     }
 }
 

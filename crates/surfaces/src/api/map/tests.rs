@@ -235,6 +235,7 @@ fn the_contents_of_an_event_keep_their_bytes() {
         judged: None,
         digest: None,
         message: None,
+        grant: None,
     };
     let envelope = Envelope {
         seq: standfast_core::id::Seq(3),

@@ -6,7 +6,8 @@
 use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::event::Envelope;
-use standfast_core::hold::HoldKind;
+use standfast_core::hold::{Escalation, HoldKind};
+use standfast_core::name::UserId;
 use standfast_core::project::HoldClosure;
 use standfast_core::receipt::{CallReceipt, Receipt};
 use standfast_core::run::Run;
@@ -79,6 +80,10 @@ pub(in crate::web) struct HoldPage {
     digest: String,
     revision: u32,
     form: Form,
+    /// Who is asked, where whoever looks may change it.
+    people: Option<People>,
+    /// Where further calls like this one can be approved with it.
+    grant_offer: Option<String>,
     kept: EnteredValues,
     decided: Option<DecisionShown>,
 }
@@ -131,6 +136,37 @@ struct Votes {
     have: usize,
     needed: u32,
     by: Vec<String>,
+}
+
+/// What whoever may decide can do beside deciding.
+#[derive(Debug, Serialize)]
+struct People {
+    /// Whether it is assigned to whoever looks.
+    is_yours: bool,
+    /// Whether it expired and was kept, so that it can get a new deadline.
+    can_reopen: bool,
+    /// Whether something of it was just tried.
+    is_open: bool,
+    /// Who decides in whose place.
+    delegations: Vec<StandIn>,
+    /// Who is asked as well by now, or will be.
+    escalations: Vec<EscalationShown>,
+}
+
+/// Somebody who decides in another's place for a while.
+#[derive(Debug, Serialize)]
+struct StandIn {
+    by: String,
+    to: String,
+    until: ShownInstant,
+}
+
+/// Others who are asked when nobody has decided for long enough.
+#[derive(Debug, Serialize)]
+struct EscalationShown {
+    to: String,
+    at: ShownInstant,
+    is_done: bool,
 }
 
 /// What can be decided, as a form.
@@ -208,16 +244,19 @@ pub(in crate::web) struct FailedDecision<'a> {
 pub(in crate::web) struct HoldPageParts<'a> {
     pub(in crate::web) run: &'a Run,
     pub(in crate::web) view: &'a HoldView,
+    /// Who looks.
+    pub(in crate::web) who: &'a UserId,
     pub(in crate::web) log: &'a [Envelope],
     pub(in crate::web) preview: Option<CallPreview>,
     pub(in crate::web) receipt: Option<&'a Receipt>,
     pub(in crate::web) queue: Option<Queue>,
     pub(in crate::web) done: Option<DoneLine>,
+    pub(in crate::web) grant_offer: Option<String>,
     pub(in crate::web) now: Timestamp,
 }
 
 pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecision<'_>>) -> HoldPage {
-    let HoldPageParts { run, view, log, preview, receipt, queue, done, now } = parts;
+    let HoldPageParts { run, view, who, log, preview, receipt, queue, done, grant_offer, now } = parts;
     let (row, ask) = (&view.row, &view.ask);
     let inline = |body: &Option<Body>| body.as_ref().and_then(Body::inline).map(str::to_owned);
     let call = row.tool.as_ref().map(|tool| Call {
@@ -283,9 +322,50 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         digest: row.digest.map(|digest| digest.to_string()).unwrap_or_default(),
         revision: row.revision,
         form: form(view, tried),
+        people: people(run, view, who, tried, now),
+        grant_offer,
         kept: tried.map(|tried| kept(tried.posted)).unwrap_or_default(),
         decided,
     }
+}
+
+/// Who is asked, for whoever may decide an open hold.
+fn people(
+    run: &Run,
+    view: &HoldView,
+    who: &UserId,
+    tried: Option<&FailedDecision<'_>>,
+    now: Timestamp,
+) -> Option<People> {
+    let hold = run.hold(view.row.id.key).filter(|_| view.may_decide && view.ask.child.is_none())?;
+    let escalated = |is_done| {
+        move |one: &Escalation| EscalationShown {
+            to: one.to.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            at: ShownInstant::new(one.at, now),
+            is_done,
+        }
+    };
+    Some(People {
+        is_yours: hold.assignee.as_ref() == Some(who),
+        can_reopen: hold.expired_at.is_some(),
+        is_open: tried.is_some_and(|tried| tried.posted.get("action").is_some()),
+        delegations: hold
+            .delegations
+            .iter()
+            .filter(|one| now < one.until)
+            .map(|one| StandIn {
+                by: one.by.to_string(),
+                to: one.to.to_string(),
+                until: ShownInstant::new(one.until, now),
+            })
+            .collect(),
+        escalations: hold
+            .escalated
+            .iter()
+            .map(escalated(true))
+            .chain(hold.escalations.iter().map(escalated(false)))
+            .collect(),
+    })
 }
 
 /// The page of the login that a hold waits for, where there is one.

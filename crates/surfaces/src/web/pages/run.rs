@@ -6,7 +6,7 @@ use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::{Hold, HoldKind};
-use standfast_core::id::{HoldId, HoldKey, RunId};
+use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::project::{Phase, RunRow, hold_of};
 use standfast_core::run::{Run, Status, status};
 use standfast_core::time::Timestamp;
@@ -155,6 +155,8 @@ struct ShownEvent {
     tone: &'static str,
     said: Vec<Line>,
     hold: Option<String>,
+    /// Where the receipt of the call is that it ended.
+    receipt: Option<String>,
     /// The run that it started, with its own timeline.
     below: Option<Box<ShownSubRun>>,
 }
@@ -190,6 +192,11 @@ fn child(event: &Event) -> Option<RunId> {
         Event::HoldOpened(opened) => opened.ask.child,
         _ => None,
     }
+}
+
+/// The call that an event ended.
+fn ended_call(event: &Event) -> Option<CallNo> {
+    if let Event::CallFinished(finished) = event { Some(finished.call) } else { None }
 }
 
 pub(in crate::web) fn page(
@@ -317,6 +324,7 @@ fn timeline(run: &Run, log: &[Envelope], shown: &[Envelope], below: &Below<'_>) 
             tone: svg::tone(event),
             said: told.said.into_iter().map(|said| line(said, is_model)).collect(),
             hold: hold.map(|key| HoldId { run: run.facts.id, key }.to_string()),
+            receipt: ended_call(event).map(|no| format!("/runs/{}/calls/{no}/receipt", run.facts.id)),
             below: child(event)
                 .and_then(|child| below.runs.iter().find(|sub| sub.run.facts.id == child))
                 .map(|sub| Box::new(sub_run(sub, below))),

@@ -1,0 +1,75 @@
+//! Standfast inside a program of your own: a model and a tool in Rust, a call that waits for a person, runs in a SQLite file.
+//!
+//! `cargo run -p standfast-engine --example embedded`; the guide explains it in `docs/embedding.md`.
+
+use std::{error::Error, path::Path, sync::Arc};
+
+use standfast_core::command::{AskedCall, Choice};
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::message::{Message, ToolResult};
+use standfast_core::{body::Body, id::HoldId, json::RawJson, name::AgentName, name::ToolName, time::Millis};
+use standfast_engine::model::{Live, Model, ModelFuture, ModelReply, Prompt};
+use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
+use standfast_engine::{Decision, Engine, NewRun, auth::Principal, clock::Clock};
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+
+struct Cashier;
+
+impl Model for Cashier {
+    fn ask<'a>(&'a self, prompt: Prompt, _live: &'a Live) -> ModelFuture<'a> {
+        let (id, tool, arguments) = ("1".to_owned(), "refund".to_owned(), r#"{"payment": "p-7"}"#.to_owned());
+        let asks = ModelReply {
+            calls: vec![AskedCall { id, tool, arguments, problem: None }],
+            ..ModelReply::default()
+        };
+        let says = ModelReply { text: Some("p-7 is paid back.".into()), ..ModelReply::default() };
+        Box::pin(async move { Ok(if prompt.turn == 0 { asks } else { says }) })
+    }
+}
+
+struct Refund;
+
+impl Tool for Refund {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
+        println!("paying back {} as {}", invocation.arguments, invocation.token());
+        Box::pin(async { Outcome::Done(ToolResult::Ok(Body::text("paid back"))) })
+    }
+}
+
+/// Runs the agent in this file, approves its call, and returns what it says in the end.
+pub(crate) async fn refund(database: &Path) -> Result<Option<Body>, Box<dyn Error>> {
+    let (agent, tool) = (AgentName::new("cashier")?, ToolName::new("refund")?);
+    let mut definition = Definition::new(agent.clone());
+    let spec = ToolSpec::new("Pays a payment back", RawJson::parse(r#"{"type": "object"}"#)?);
+    definition.tools.insert(tool.clone(), spec);
+    let tools = [(tool.clone(), Arc::new(Refund) as Arc<dyn Tool>)].into();
+    let cashier = Agent { tools, needs_approval: [tool].into(), ..Agent::new(definition, Arc::new(Cashier)) };
+    let agents = [(agent.clone(), Arc::new(cashier))].into();
+
+    let store = Arc::new(SqliteStore::open(&SqliteOptions::at(database))?);
+    let engine = Engine::new(store, Clock::system(), Settings { agents, ..Settings::usual() });
+    engine.work();
+    let (me, patience, message) = (Principal::local(), Millis::seconds(60), Message::text("Refund p-7"));
+    let run = engine.start(&me, NewRun { agent, session: None, message, once: None }).await?;
+    engine.reads().needs_somebody(&me, run, None, patience).await?;
+    let key = engine.run(&me, run).await?.run.state.holds.first().ok_or("nothing is held")?.key;
+    let approval = Decision {
+        hold: HoldId { run, key },
+        wanted: Choice::Approve,
+        digest: None,
+        revision: None,
+        once: None,
+    };
+    engine.decide(&me, approval).await?;
+    engine.reads().needs_somebody(&me, run, None, patience).await?;
+    let result = engine.run(&me, run).await?.result;
+    engine.drain(Millis::seconds(5)).await;
+    Ok(result)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    println!("{:?}", refund(Path::new("embedded.db")).await?);
+    Ok(())
+}

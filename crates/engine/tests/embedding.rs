@@ -1,0 +1,29 @@
+//! The library without the binary: the example of the guide is compiled and run as it stands.
+//!
+//! What the engine does with runs is tested where the server is; this shows that a program of one's own needs nothing else.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../examples/embedded.rs"]
+#[expect(dead_code, reason = "its main function is the example's own")]
+mod embedded;
+
+use standfast_core::body::Body;
+
+/// A tool and a model of one's own, a held call that is approved, and the result; in a file that a second start goes on with.
+#[tokio::test]
+async fn the_example_of_the_guide_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("runs.db");
+    for _ in 0..2 {
+        assert_eq!(embedded::refund(&file).await.unwrap(), Some(Body::text("p-7 is paid back.")));
+    }
+}
+
+/// The guide says under 60 lines, and means it.
+#[test]
+fn the_example_is_short() {
+    let text = include_str!("../examples/embedded.rs");
+    let code = text.lines().filter(|line| !line.trim().is_empty() && !line.trim().starts_with("//"));
+    assert!(code.count() < 60);
+}

@@ -1,0 +1,190 @@
+// The hooks with the real coding agents: each is installed by `standfast hook install` into a project of its own, talks to a scripted model on
+// loopback, and wants to delete a file. Agents run with their own questions and sandboxes off: what stops them here is the hook alone.
+
+import assert from 'node:assert/strict';
+import { execFile, execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { BINARY, Server } from '../../typescript/test/server.js';
+import { COMMAND, serveModel } from './model.js';
+
+const PROGRAMS = fileURLToPath(new URL('../node_modules/.bin', import.meta.url));
+const ASK = 'Delete victim.txt';
+
+/** How each agent is set up and started in a folder. */
+const AGENTS = {
+  'claude-code': {
+    environment: () => ({ ANTHROPIC_BASE_URL: model.url, ANTHROPIC_API_KEY: 'none', CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1', DISABLE_AUTOUPDATER: '1' }),
+    start: ['claude', '-p', ASK, '--output-format', 'json'],
+  },
+  codex: {
+    setUp: (folder) => write(join(folder, 'home/.codex/config.toml'), `
+model = "m"
+model_provider = "scripted"
+[model_providers.scripted]
+name = "scripted"
+base_url = "${model.url}/v1"
+env_key = "MODEL_KEY"
+wire_api = "responses"
+[projects."${join(folder, 'project')}"]
+trust_level = "trusted"
+`),
+    environment: () => ({ MODEL_KEY: 'none' }),
+    start: ['codex', 'exec', '--dangerously-bypass-approvals-and-sandbox', '--dangerously-bypass-hook-trust', '--skip-git-repo-check', ASK],
+  },
+  gemini: {
+    setUp: (folder) => write(join(folder, 'home/.gemini/settings.json'), '{"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"enableAutoUpdate": false}}'),
+    environment: () => ({ GEMINI_API_KEY: 'none', GOOGLE_GEMINI_BASE_URL: model.url, GEMINI_CLI_TRUST_WORKSPACE: 'true' }),
+    start: ['gemini', '--yolo', '--model', 'gemini-2.5-flash', '--prompt', ASK],
+  },
+  opencode: {
+    setUp: (folder) => write(join(folder, 'project/opencode.json'), JSON.stringify({
+      model: 'scripted/m', small_model: 'scripted/m', permission: { bash: 'allow' }, autoupdate: false,
+      provider: { scripted: { npm: '@ai-sdk/openai-compatible', name: 'scripted', options: { baseURL: `${model.url}/v1`, apiKey: 'none' }, models: { m: { name: 'm' } } } },
+    })),
+    environment: () => ({ OPENCODE_DISABLE_MODELS_FETCH: '1' }),
+    start: ['opencode', 'run', ASK],
+  },
+};
+
+const server = new Server();
+let model;
+before(async () => {
+  model = await serveModel();
+  await server.start();
+  await server.configure((config) => `${config}    - {id: commands, hold: [Bash, bash, run_shell_command], because: it runs a command}\n`);
+});
+after(async () => {
+  model.server.close();
+  await server.stop();
+});
+
+function write(file, text) {
+  mkdirSync(join(file, '..'), { recursive: true });
+  writeFileSync(file, text);
+}
+
+/** A project with the hook, and a file that the agent wants to delete. */
+class Project {
+  folder = mkdtempSync(join(tmpdir(), 'standfast-coding-agent-'));
+  victim = join(this.folder, 'project/victim.txt');
+
+  constructor(name) {
+    this.agent = AGENTS[name];
+    write(this.victim, 'here\n');
+    // opencode wants to install what its plugins may need, and ours needs nothing.
+    write(join(this.folder, 'home/.npmrc'), 'offline=true\nfetch-retries=0\n');
+    mkdirSync(join(this.folder, 'bin'));
+    symlinkSync(BINARY, join(this.folder, 'bin/standfast'));
+    this.agent.setUp?.(this.folder);
+    execFileSync(BINARY, ['hook', 'install', name, '--yes', '--project', join(this.folder, 'project')]);
+  }
+
+  /** Changes how the hook is called. */
+  call(options) {
+    for (const name of readdirSync(join(this.folder, 'project'), { recursive: true })) {
+      const file = join(this.folder, 'project', name);
+      if (!statSync(file).isFile()) continue;
+      const quoted = options.map((one) => JSON.stringify(one)).join(', ');
+      writeFileSync(file, readFileSync(file, 'utf8').replaceAll('--wait 86000', options.join(' ')).replaceAll('"--wait", "86000"', quoted));
+    }
+  }
+
+  /** Runs the agent to its end; what it said. */
+  run([program, ...args] = this.agent.start) {
+    const PATH = [join(this.folder, 'bin'), PROGRAMS, process.env.PATH].join(delimiter);
+    const env = { PATH, HOME: join(this.folder, 'home'), TERM: 'dumb', IS_SANDBOX: '1', STANDFAST_SERVER: server.url, ...this.agent.environment() };
+    return new Promise((resolve, reject) => {
+      const child = execFile(join(PROGRAMS, program), args, { cwd: join(this.folder, 'project'), env, timeout: 180_000 }, (error, said, problems) => {
+        if (error) reject(new Error(`${program}: ${error.message}\n${said}\n${problems}`));
+        else resolve(said);
+      });
+      child.stdin.end();
+    });
+  }
+
+  get isUntouched() {
+    return existsSync(this.victim);
+  }
+}
+
+const api = async (path, body) => (await fetch(`${server.url}/api/v1${path}`, body && {
+  method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body),
+})).json();
+
+/** Waits until a call is held. */
+async function held(running) {
+  let ended;
+  running.then((said) => { ended = said; }, (error) => { ended = String(error); });
+  for (;;) {
+    const [hold] = (await api('/holds?state=open&agent=gate')).holds;
+    if (hold) return hold;
+    assert.equal(ended, undefined, 'it ended without asking');
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+}
+
+for (const name of Object.keys(AGENTS)) {
+  describe(name, () => {
+    const cases = (title, run) => test(title, async () => {
+      const project = new Project(name);
+      await run(project);
+      rmSync(project.folder, { recursive: true, force: true });
+    });
+
+    cases('approved, over a server that is killed', async (project) => {
+      const running = project.run();
+      const hold = await held(running);
+      assert.ok(project.isUntouched);
+      await server.restart();
+      await api(`/holds/${hold.id}/resolve`, { resolution: 'approve' });
+      assert.match(await running, /The tool said/);
+      assert.ok(!project.isUntouched, 'what was approved ran');
+      const gate = await api(`/gates/${hold.run}`);
+      assert.deepEqual([gate.state, gate.outcome.ok, gate.arguments.command], ['done', true, COMMAND]);
+    });
+
+    cases('denied', async (project) => {
+      const running = project.run();
+      await api(`/holds/${(await held(running)).id}/resolve`, { resolution: 'deny', reason: 'keep it' });
+      assert.match(await running, /Not executed.*keep it/);
+      assert.ok(project.isUntouched);
+    });
+
+    cases('edited', async (project) => {
+      const running = project.run();
+      const hold = await held(running);
+      await api(`/holds/${hold.id}/resolve`, { resolution: 'approve', arguments: { command: 'echo spared', description: 'Says a word' } });
+      assert.match(await running, /spared/);
+      assert.ok(project.isUntouched, 'what was asked about did not run');
+      assert.equal((await api(`/gates/${hold.run}`)).state, 'done');
+    });
+
+    cases('no server: nothing runs, and the model is told why', async (project) => {
+      project.call(['--wait', '2']);
+      await server.kill();
+      try {
+        assert.match(await project.run(), /Standfast could not be asked/);
+      } finally {
+        await server.start();
+      }
+      assert.ok(project.isUntouched);
+    });
+
+    if (name === 'claude-code') {
+      cases('deferred: the program ends, somebody approves, and it is resumed', async (project) => {
+        project.call(['--wait', '1', '--then', 'defer']);
+        const { stop_reason: reason, session_id: session } = JSON.parse(await project.run());
+        assert.equal(reason, 'tool_deferred');
+        const hold = await held(Promise.resolve());
+        await server.restart();
+        await api(`/holds/${hold.id}/resolve`, { resolution: 'approve' });
+        assert.match(await project.run(['claude', '-p', '--resume', session, '--output-format', 'json']), /The tool said/);
+        assert.ok(!project.isUntouched);
+      });
+    }
+  });
+}
