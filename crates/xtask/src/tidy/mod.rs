@@ -26,6 +26,7 @@ mod rules;
 mod rust_paths;
 mod rust_tokens;
 mod script_budget;
+mod threats;
 mod type_methods;
 mod type_names;
 mod use_edges;

@@ -10,8 +10,8 @@ use super::repository::Repository;
 use super::violation::Violation;
 use super::{
     code_map, error_texts, file_length, links, module_docs, no_leftovers, old_name, order, product_only,
-    readme_commands, requirement_table, requirements, script_budget, type_methods, type_names, use_edges,
-    write_path,
+    readme_commands, requirement_table, requirements, script_budget, threats, type_methods, type_names,
+    use_edges, write_path,
 };
 
 type Rule = fn(&Repository) -> Vec<Violation>;
@@ -34,6 +34,7 @@ const RULES: &[Rule] = &[
     type_names::check,
     code_map::check,
     script_budget::check,
+    threats::check,
 ];
 
 /// Prints every violation of every rule; any is an error.
