@@ -439,3 +439,23 @@ async fn a_second_tenant_works_like_the_first() {
         assert_eq!(status, "completed");
     }
 }
+
+/// A key that is for reading changes no session, also not its owner's own: neither its metadata nor that it is there.
+#[tokio::test]
+async fn a_key_for_reading_changes_no_session() {
+    let site = Site::new();
+    let ann = site.keys(&["create", "--user", "ann"]);
+    let reads = site.keys(&["create", "--user", "ann", "--scope", "runs:read"]);
+    let (run, _) = site.held(&ann, "s").await;
+    site.json(&ann, "POST", &format!("/api/v1/runs/{run}/cancel"), Some(&json!({}))).await;
+    let path = "/api/v1/sessions/s";
+    let before = site.json(&ann, "GET", path, None).await;
+    let metadata = json!({"metadata": {"a": 1}});
+    for (method, body) in [("PATCH", Some(&metadata)), ("DELETE", None)] {
+        let (status, said, _) = site.ask(&reads, method, path, body).await;
+        assert_eq!(status, 403, "{method}: {said}");
+        assert!(said.contains("runs:write"), "{said}");
+    }
+    assert_eq!(site.json(&ann, "GET", path, None).await, before);
+    assert_eq!(site.json(&ann, "PATCH", path, Some(&metadata)).await["metadata"]["a"], 1);
+}

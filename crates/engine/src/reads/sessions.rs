@@ -20,9 +20,9 @@ use standfast_store::{
 
 use super::Reads;
 use crate::EngineError;
-use crate::auth::Principal;
+use crate::auth::{Principal, Scope};
 use crate::host::Host;
-use crate::log::Log;
+use crate::log::{Log, needs};
 
 /// The key of the metadata that is a view of what is pending.
 pub const PENDING: &str = "pending_executions";
@@ -329,12 +329,13 @@ impl Sessions {
         }
     }
 
-    /// A conversation that the caller may change.
+    /// A conversation that the caller may change: with a credential that is for changes.
     pub(crate) async fn find_own_session(
         &self,
         who: &Principal,
         name: &SessionName,
     ) -> Result<SessionRow, SessionError> {
+        needs(who, Scope::RunsWrite)?;
         let row = self.find_session(who, name).await?;
         if who.is_admin() || row.key.owner == who.user {
             Ok(row)
