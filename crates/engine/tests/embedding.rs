@@ -2,8 +2,6 @@
 //!
 //! What the engine does with runs is tested where the server is; this shows that a program of one's own needs nothing else.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 #[path = "../examples/embedded.rs"]
 #[expect(dead_code, reason = "its main function is the example's own")]
 mod embedded;

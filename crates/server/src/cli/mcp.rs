@@ -29,6 +29,9 @@ const GOODBYE: Duration = Duration::from_secs(5);
 /// How long calls that were under way may take to say what came of them.
 const LAST_WORDS: Duration = Duration::from_secs(20);
 
+/// Where the proxy's key comes from.
+const KEY: &str = "STANDFAST_KEY";
+
 /// What can be done for MCP clients.
 #[derive(Debug, Subcommand)]
 pub(super) enum Mcp {
@@ -84,6 +87,8 @@ impl Proxy {
         let keeper = Keeper::new(server, name, self.wait, WaitingCalls::of_this_user());
         let mut child = Command::new(program)
             .args(arguments)
+            // It is the proxy's, not the server's.
+            .env_remove(KEY)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -95,13 +100,13 @@ impl Proxy {
         let (closed, first) = mpsc::channel();
         let reader = (link.clone(), closed.clone());
         std::thread::spawn(move || {
-            read_lines(BufReader::new(stdout), |line| reader.0.from_upstream(line));
+            read_lines(BufReader::new(stdout), |line| reader.0.hear_upstream(line));
             // Nobody listens once the other end was first.
             let _ = reader.1.send(PipeEnd::Upstream);
         });
         let reader = link.clone();
         std::thread::spawn(move || {
-            read_lines(std::io::stdin().lock(), |line| Link::from_client(&reader, line));
+            read_lines(std::io::stdin().lock(), |line| Link::hear_client(&reader, line));
             let _ = closed.send(PipeEnd::Client);
         });
         let was_first = first.recv().unwrap_or(PipeEnd::Client);

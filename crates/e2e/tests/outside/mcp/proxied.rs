@@ -84,7 +84,10 @@ impl Client {
     fn proxied(folder: &TempDir, base: &str, wait: &str, program: &[String]) -> Client {
         let mut command = standfast_testkit::standfast();
         command.args(["mcp", "proxy", "--name", "it", "--server", base, "--wait", wait, "--", "node"]);
-        command.args(program).env("XDG_STATE_HOME", folder.path().join("state")).env_remove("STANDFAST_KEY");
+        command
+            .args(program)
+            .env("XDG_STATE_HOME", folder.path().join("state"))
+            .env("STANDFAST_KEY", "sf_of_the_proxy");
         let mut client = Client::of(command);
         client.hello();
         client
@@ -239,6 +242,7 @@ async fn a_held_call_is_decided_and_runs_once() {
     let said = client.result(2);
     assert!(said["content"].is_array() && said["isError"] != true, "{said}");
     assert_eq!(ran(&folder), ["one"]);
+    assert!(!folder.path().join("place/leaked.txt").exists(), "the key is the proxy's alone");
 
     client.calls(4, "write", r#"{"how": "two"}"#);
     let held = hold(&http).await;

@@ -14,7 +14,7 @@ import { CallToolRequestSchema, ListToolsRequestSchema } from "@modelcontextprot
 const folder = process.argv[2];
 const file = (name) => join(folder, name);
 writeFileSync(file("pid.txt"), String(process.pid));
-if (process.env.SECRET_OF_STANDFAST) writeFileSync(file("leaked.txt"), "");
+if (process.env.SECRET_OF_STANDFAST || process.env.STANDFAST_KEY) writeFileSync(file("leaked.txt"), "");
 
 const inputSchema = { type: "object", properties: { how: { type: "string" }, n: {} } };
 const usual = [

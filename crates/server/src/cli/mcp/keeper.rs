@@ -205,7 +205,7 @@ impl Keeper {
             let name = fresh();
             gate = self.open(&body(&name)?, (until, patient))?;
             self.note(&gate, key, &name);
-        } else {
+        } else if found.is_none() {
             self.note(&gate, key, &name);
         }
         let mut step = 0;

@@ -66,7 +66,7 @@ impl Link {
     }
 
     /// A line of the client.
-    pub(super) fn from_client(link: &Arc<Link>, line: &str) {
+    pub(super) fn hear_client(link: &Arc<Link>, line: &str) {
         match ClientMessage::read(line) {
             Ok(ClientMessage::Call(call)) => Link::attend(link, *call),
             Ok(ClientMessage::Cancel(id)) => {
@@ -104,7 +104,7 @@ impl Link {
     }
 
     /// A line of the server.
-    pub(super) fn from_upstream(&self, line: &str) {
+    pub(super) fn hear_upstream(&self, line: &str) {
         if let Ok(response) = serde_json::from_str::<Response<'_>>(line)
             && response.method.is_none()
         {

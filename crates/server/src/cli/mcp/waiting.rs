@@ -78,7 +78,6 @@ fn write(file: &Path, name: &str) -> std::io::Result<()> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use standfast_core::digest;
 
