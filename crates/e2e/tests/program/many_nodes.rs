@@ -336,9 +336,16 @@ fn every_trouble_of_the_database_is_told_and_passes() {
             status == 503 && retry.as_deref() == Some("1") && (body.contains(why) || body.contains(also))
         });
         assert_eq!(request(&server, "GET", "/healthz", "").0, 200, "the process answers: {why}");
-        let (status, retry, said) =
-            request(&server, "POST", "/api/v1/agents/ops/runs", r#"{"input": "more"}"#);
-        assert_eq!((status, retry.as_deref()), (503, Some("1")), "{why}: {said}");
+        // A connection that was just ended leaves a place that others are yet to take: a start may still find it.
+        until(&format!("starts are refused: {why}"), || {
+            let refused = || {
+                let (status, retry, said) =
+                    request(&server, "POST", "/api/v1/agents/ops/runs", r#"{"input": "more"}"#);
+                assert!(status == 201 || retry.as_deref() == Some("1"), "{why}: {status} {said}");
+                status == 503
+            };
+            refused() && refused()
+        });
         let (status, retry, said) = request(&server, "POST", &approve, r#"{"resolution": "approve"}"#);
         assert_eq!((status, retry.as_deref()), (503, Some("1")), "{why}: {said}");
     };

@@ -138,7 +138,7 @@ async fn a_rule_that_became_stricter_is_the_decision() {
     );
     assert_eq!(
         (denied["outcome"].is_null(), &denied["decision"]["rules"]),
-        (true, &json!(["reads"])),
+        (true, &json!(["rule:reads"])),
         "{denied}"
     );
     let words = text(&denied["model_text"]);
