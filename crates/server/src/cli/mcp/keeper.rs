@@ -26,8 +26,9 @@ const AWAY: Millis = Millis::seconds(60);
 /// How long somebody waits who does not follow progress, who does, and Claude Code, which waits half an hour.
 const BUDGETS: [Millis; 3] = [Millis::seconds(45), Millis::seconds(240), Millis::seconds(1500)];
 
-/// How long a call may run before a person is asked what became of it.
-const LEASE: Millis = Millis::hours(24);
+/// How long a call may run before a person is asked what became of it: a proxy that was killed says nothing. An outcome that comes
+/// later answers that question.
+const LEASE: Millis = Millis::hours(1);
 
 /// Asks a server about calls.
 #[derive(Debug)]
