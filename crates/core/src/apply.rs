@@ -220,7 +220,7 @@ fn change(run: &mut Run, envelope: &Envelope) {
         }
         Event::HoldResolved(resolved) => {
             run.state.request = run.request();
-            resolve(&mut run.state, envelope, resolved);
+            resolve(run, envelope, resolved);
         }
     }
 }
@@ -337,7 +337,8 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
     });
 }
 
-fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
+fn resolve(run: &mut Run, envelope: &Envelope, resolved: &HoldResolved) {
+    let (driver, state) = (run.facts.driver, &mut run.state);
     let Some(at) = state.holds.iter().position(|hold| hold.key == resolved.hold) else { return };
     let hold =
         if Mutant::DecisionConsumedTwice.is_on() { state.holds[at].clone() } else { state.holds.remove(at) };
@@ -350,6 +351,9 @@ fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
     let after = if hold.resumes && is_answer {
         // The answer is for the tool, which goes on with it.
         CallState::Ready
+    } else if is_answer && driver == Driver::Gate && hold.kind == HoldKind::Auth {
+        // The login is all that was asked for: nothing runs behind it.
+        CallState::Done(CallOutcome::Ok)
     } else {
         after_resolution(hold.kind, &resolved.resolution)
     };

@@ -14,8 +14,10 @@ use crate::json::RawJson;
 use crate::message::{Message, Part, ToolResult, Usage};
 use crate::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId, WorkerName};
 use crate::policy::{Role, Verdicts};
+use crate::reconcile::Reconciliation;
 use crate::run::PromptBasis;
 use crate::time::{Millis, Timestamp};
+use crate::trace::Origin;
 
 /// What the rules need beside run and command. Worked out by the engine before the core is asked.
 #[derive(Debug, Clone)]
@@ -38,8 +40,8 @@ pub struct Context<'a> {
     pub recorded: Option<&'a RecordedDecision>,
     /// Budgets and caps, always the current ones.
     pub limits: &'a Limits,
-    /// The agent or the tenant is over its soft cap of open holds: new ones open muted.
-    pub over_soft_cap: bool,
+    /// The request that the command came with, where traces are on. Nothing is decided by it.
+    pub origin: Option<&'a Origin>,
 }
 
 /// 32 random bytes, stretched into as many ids as a decision needs.
@@ -232,6 +234,8 @@ pub enum Command {
         node: Incarnation,
         /// Why its outcome is not known.
         why: OrphanCause,
+        /// What was found out of it, where its tool names a call for that.
+        reconciled: Option<Box<Reconciliation>>,
     },
 
     /// Time has passed.
@@ -288,7 +292,7 @@ pub struct Say {
 /// What a message does to a run that waits for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnHold {
-    /// Nothing: the run stays held and the sender is told. A message that decides arrives as [`Resolve`].
+    /// Nothing: the run stays held and the sender gets a refusal. A message that decides arrives as [`Resolve`].
     #[default]
     Refuse,
     /// It takes the place of what was asked.
@@ -318,6 +322,8 @@ pub struct Propose {
     pub call: AskedCall,
     /// Why, for the approver.
     pub context: Option<Body>,
+    /// The schema of the tool, by its digest, where the worker brings the tool and says so.
+    pub schema: Option<Digest>,
 }
 
 /// Someone gives a run up.

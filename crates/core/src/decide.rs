@@ -33,13 +33,13 @@ pub struct Transition {
     pub events: Vec<Envelope>,
     /// The run after them.
     pub run: Run,
-    /// What the sender is told, once they are durable.
+    /// The answer to the sender, once they are durable.
     pub outcome: Result<Answer, Refusal>,
     /// Sub-runs that must now be canceled.
     pub cancel_children: Vec<RunId>,
 }
 
-/// What the sender is told.
+/// The answer to the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// It is done.
@@ -127,8 +127,8 @@ pub fn decide_more(before: Transition, command: &Command, ctx: &Context<'_>) -> 
         Command::Progress { call, note, processing } => calls::progress(&mut draft, *call, note, *processing),
         Command::FinishCall(finish) => calls::finish(&mut draft, finish),
         Command::Suspend(suspend) => calls::suspend(&mut draft, suspend),
-        Command::Orphan { call, attempt, node, why } => {
-            calls::orphan(&mut draft, (*call, *attempt), *node, why)
+        Command::Orphan { call, attempt, node, why, reconciled } => {
+            calls::orphan(&mut draft, (*call, *attempt), *node, (why, reconciled.as_deref()))
         }
         Command::Tick => clock::ask_more(&mut draft),
     };
@@ -150,7 +150,13 @@ struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    fn emit(&mut self, event: Event) {
+    fn emit(&mut self, mut event: Event) {
+        // Nobody's request lets time pass.
+        if let (Event::HoldResolved(resolved), Some(origin)) = (&mut event, self.ctx.origin)
+            && !matches!(resolved.resolution, Resolution::Expire)
+        {
+            resolved.origin = Some(Box::new(origin.clone()));
+        }
         let envelope = Envelope {
             seq: self.run.state.seq.plus(1),
             // Clocks of nodes differ a little; within a run time never goes back.
@@ -207,6 +213,7 @@ impl Draft<'_> {
             digest: None,
             message: None,
             grant: None,
+            origin: None,
         })));
     }
 }

@@ -52,7 +52,7 @@ pub fn denials(events: &[Envelope]) -> Vec<Denial> {
         }
         if let Event::HoldResolved(resolved) = &envelope.event
             && matches!(resolved.resolution, Resolution::Deny { .. })
-            && matches!(envelope.actor, Actor::Person(_))
+            && matches!(envelope.actor, Actor::Person(_) | Actor::Link(_))
             && approvals.contains(&resolved.hold)
             && let Some((tool, Some(arguments))) = calls.get(&resolved.hold.call)
         {

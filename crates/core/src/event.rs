@@ -3,10 +3,12 @@
 //! An event says what happened, in the past tense, and is never changed once a release has written it: fields may be
 //! added with a default, kinds may be added, nothing may be removed or renamed. Golden files under `tests/golden`
 //! hold every kind and are parsed for ever. The doc comment of a kind is its transition rule; `apply.rs` folds it,
-//! `decide/` emits it. `event/values.rs` finds what people, models or tools wrote in it,
-//! `event/kinds.rs` has the names of the kinds.
+//! `decide/` emits it. `event/run_start.rs` is what its start says of a run, `event/values.rs` finds what people, models or tools wrote in it,
+//! `event/kinds.rs` has the names of the kinds, `event/orphan.rs` what is said of a start that nobody knows the outcome of.
 
 mod kinds;
+mod orphan;
+mod run_start;
 mod values;
 
 use serde::{Deserialize, Serialize};
@@ -14,15 +16,21 @@ use serde::{Deserialize, Serialize};
 use crate::actor::Actor;
 use crate::approver::Approver;
 use crate::body::Body;
+use crate::budget::BudgetTake;
 use crate::digest::Digest;
 use crate::effect::EffectClaim;
 use crate::grant::{GrantUse, SavedGrant};
 use crate::hold::{Ask, Delegation, Demand, Escalation, HoldKind, HoldPolicy, Resolution, Stakes};
-use crate::id::{CallNo, HoldKey, Incarnation, RunId, Seq};
+use crate::id::{CallNo, HoldKey, Incarnation, Seq};
 use crate::message::{FileDigest, Message, PolicyVerdict, Reply, ToolCall, ToolResult, is_default};
-use crate::name::{AgentName, InboxName, RuleId, SessionId, Tenant, UserId, WorkerName};
+use crate::name::{RuleId, UserId, WorkerName};
 use crate::policy::Role;
 use crate::time::{Millis, Timestamp};
+use crate::trace::Origin;
+
+pub use run_start::{Driver, EarlierRun, History, Inbox, Parent, RunStarted};
+
+pub use orphan::{AfterOrphan, CallOrphaned, OrphanCause};
 
 /// An event in its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,123 +130,6 @@ pub enum Event {
     /// One who may decide it lets somebody else decide in their place until an instant.
     #[serde(rename = "hold.delegated")]
     HoldDelegated(HoldDelegated),
-}
-
-/// What `run.started` says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunStarted {
-    /// Whose run it is.
-    pub tenant: Tenant,
-    /// The agent.
-    pub agent: AgentName,
-    /// The conversation.
-    pub session: SessionId,
-    /// Who started it.
-    pub owner: UserId,
-    /// Who drives it.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub driver: Driver,
-    /// The definition it is pinned to.
-    pub definition: Digest,
-    /// The run and call that started it, for a sub-agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<Parent>,
-    /// Its place in an inbox.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inbox: Option<Inbox>,
-    /// A node took it in the same append: it was never queued.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub taken: bool,
-    /// What its model is reminded of; absent where nothing came before it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub history: Option<History>,
-}
-
-/// The earlier runs of a conversation, as they were when a run began in it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct History {
-    /// About how many tokens of them a model is reminded of.
-    pub tokens: u32,
-    /// The runs, oldest first: of the same agent and owner, ended by then.
-    pub runs: Vec<EarlierRun>,
-}
-
-/// An earlier run of a conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EarlierRun {
-    /// Which run.
-    pub run: RunId,
-    /// Its last event by then; what follows is no part of the history.
-    pub upto: Seq,
-}
-
-/// Who drives a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Driver {
-    /// Standfast's own loop: model, tools, model.
-    #[default]
-    Loop,
-    /// A worker elsewhere, which claims, proposes and reports.
-    Outside,
-    /// Whoever opened it: a gate, whose one call they run themselves once they may.
-    Gate,
-}
-
-impl Driver {
-    /// Whether the calls of such a run are run elsewhere, so that what became of them is somebody's word.
-    #[must_use]
-    pub fn is_elsewhere(self) -> bool {
-        match self {
-            Driver::Loop => false,
-            Driver::Outside | Driver::Gate => true,
-        }
-    }
-}
-
-/// Where a sub-run comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parent {
-    /// The run.
-    pub run: RunId,
-    /// Its call.
-    pub call: CallNo,
-    /// The hold of the parent that this run's end resolves.
-    pub hold: HoldKey,
-    /// How many runs stand above this one.
-    pub depth: u32,
-}
-
-/// A run's place in an inbox (S4-28).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Inbox {
-    /// Which inbox.
-    pub inbox: InboxName,
-    /// The kind of work.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// 0 low, 1 normal, 2 high, 3 urgent.
-    pub priority: u8,
-    /// The agent that should take it, if only one should.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target_agent: Option<AgentName>,
-    /// A title for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// Where the work came from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source_id: Option<String>,
-    /// Its address there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source_url: Option<String>,
-    /// How often it may be tried.
-    pub max_attempts: u32,
-    /// Until when somebody must have taken it; absent means that it lies there without limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Timestamp>,
-    /// The sender's own notes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Body>,
 }
 
 /// What `run.claimed` says.
@@ -388,6 +279,12 @@ pub struct CallProposed {
     /// Why the worker wants it, for the approver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Body>,
+    /// The schema of the tool, by its digest, where the worker brings the tool and says so: what a standing approval is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Digest>,
+    /// The use of a standing approval that lets the worker run it: at most one call or start has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant_use: Option<GrantUse>,
 }
 
 /// What `call.started` says.
@@ -403,12 +300,15 @@ pub struct CallStarted {
     pub start_by: Timestamp,
     /// What policy said directly before.
     pub judged: PolicyVerdict,
-    /// The id that an outside system is told, and that the hold has once it opens: on record before anybody hears of it.
+    /// The id that an outside system gets, and that the hold has once it opens: on record before it is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<HoldKey>,
     /// What it claims in the world: at most one start has each of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectClaim>,
+    /// What it takes from rolling budgets: at most one start has each of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub takes: Vec<BudgetTake>,
     /// The use that it takes of a standing approval: at most one start has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant_use: Option<GrantUse>,
@@ -448,48 +348,6 @@ pub struct CallFinished {
     /// The verdict that stopped it directly before its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<PolicyVerdict>,
-}
-
-/// What `call.orphaned` says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallOrphaned {
-    /// Which call.
-    pub call: CallNo,
-    /// Which start of it.
-    pub attempt: u32,
-    /// What follows from it.
-    pub then: AfterOrphan,
-    /// Why nobody knows its outcome; none in what earlier versions wrote.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<OrphanCause>,
-}
-
-/// Why nobody knows what a started call did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OrphanCause {
-    /// The server that ran it stopped, or lost touch, before it reported.
-    ServerLost,
-    /// The tool itself could not say how it ended: its words.
-    Tool(String),
-    /// The tool, or what drove the run, crashed.
-    Crash,
-    /// The run ended while it ran, and it was stopped.
-    RunEnded,
-    /// An outside worker was allowed to run it and never reported.
-    Unreported,
-}
-
-/// What follows when nobody knows what a started call did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AfterOrphan {
-    /// Declared idempotent: it is started again with the same key.
-    Retry,
-    /// A person is asked: a recovery hold follows.
-    Ask,
-    /// The run has ended or the worker is gone: the receipt says *outcome unknown*.
-    Unknown,
 }
 
 /// What `hold.opened` says.
@@ -585,6 +443,9 @@ pub struct HoldEdited {
     /// Why it is held now, where a rule says; absent where what was said before still counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether the arguments are what they were: somebody wanted it asked again by what is there now.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub asked_again: bool,
     /// In what role the arguments were changed.
     pub role: Role,
     /// The message that decided, as its sender wrote it, for the history; models are not told it.
@@ -689,4 +550,7 @@ pub struct HoldResolved {
     /// The standing approval that it saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Box<SavedGrant>>,
+    /// The request that decided; only where traces are on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Box<Origin>>,
 }

@@ -141,7 +141,7 @@ pub struct EditedArguments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDeny {
-    /// The model is told and goes on.
+    /// The model gets the denial and goes on.
     #[default]
     Continue,
     /// The run ends as canceled.
@@ -407,6 +407,9 @@ pub struct Demand {
     /// Whether whoever started the run may be one of them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub self_approval: SelfApproval,
+    /// How long ago whoever approves may have signed in at the identity provider; absent means that nobody asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sign_in_max_age: Option<Millis>,
     /// Who has agreed and counts for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agreed: Vec<UserId>,
@@ -416,7 +419,14 @@ impl Demand {
     /// One of whoever the agent says: what a rule demands that says nothing itself.
     #[must_use]
     pub fn of(rule: RuleId) -> Demand {
-        Demand { rule, approvers: None, quorum: 0, self_approval: SelfApproval::Allow, agreed: Vec::new() }
+        Demand {
+            rule,
+            approvers: None,
+            quorum: 0,
+            self_approval: SelfApproval::Allow,
+            sign_in_max_age: None,
+            agreed: Vec::new(),
+        }
     }
 
     /// How many must still agree.
@@ -429,7 +439,10 @@ impl Demand {
     /// Whether it is what every hold demands anyway.
     #[must_use]
     pub fn is_usual(&self) -> bool {
-        self.approvers.is_none() && self.quorum <= 1 && self.self_approval == SelfApproval::Allow
+        self.approvers.is_none()
+            && self.quorum <= 1
+            && self.self_approval == SelfApproval::Allow
+            && self.sign_in_max_age.is_none()
     }
 
     /// Demands as a hold keeps them: each rule's once, and nobody has agreed.
@@ -569,7 +582,11 @@ impl Hold {
     #[must_use]
     pub fn has_quorum(&self) -> bool {
         let has_others = self.demands.len() > 1 && !self.demands.iter().all(Demand::is_usual);
-        self.votes_needed > 1 || has_others || self.demands.iter().any(|demand| demand.quorum > 1)
+        let has_voted = !self.votes.is_empty();
+        self.votes_needed > 1
+            || has_others
+            || has_voted
+            || self.demands.iter().any(|demand| demand.quorum > 1)
     }
 
     /// How many people must still agree at least.

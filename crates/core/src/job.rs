@@ -1,7 +1,7 @@
 //! Outside jobs: calls whose result somebody else brings, as the log tells them.
 //!
 //! A view, made whenever somebody asks; nothing is stored for it. A job exists from the moment its call is started: the
-//! id that the outside system is told stands in `call.started`, before anybody hears of it. Sub-runs are no jobs: what
+//! id that the outside system gets stands in `call.started`, before it is sent. Sub-runs are no jobs: what
 //! they come to is theirs to say.
 
 use crate::body::Body;

@@ -205,16 +205,18 @@ impl Contents {
 }
 
 fn hash(previous: Digest, header: &Header, commitment: Digest) -> Digest {
-    digest::of_parts(
-        "standfast.link.1",
-        &[
-            &previous.0,
-            header.run.bytes(),
-            &header.first.0.to_be_bytes(),
-            &header.count.to_be_bytes(),
-            &header.at.0.to_be_bytes(),
-            header.actor.text().as_bytes(),
-            &commitment.0,
-        ],
-    )
+    header.actor.with_text(|actor| {
+        digest::of_parts(
+            "standfast.link.1",
+            &[
+                &previous.0,
+                header.run.bytes(),
+                &header.first.0.to_be_bytes(),
+                &header.count.to_be_bytes(),
+                &header.at.0.to_be_bytes(),
+                actor.as_bytes(),
+                &commitment.0,
+            ],
+        )
+    })
 }

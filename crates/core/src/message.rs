@@ -14,6 +14,7 @@ pub use crate::digest::FileDigest;
 use crate::id::CallNo;
 use crate::json::RawJson;
 use crate::name::{RuleId, ToolName};
+use crate::verdict::Effect;
 
 /// What a client says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,7 +140,7 @@ pub enum Replay {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyVerdict {
     /// Allow, hold or deny.
-    pub effect: crate::policy::Effect,
+    pub effect: Effect,
     /// The rules that said so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleId>,
@@ -158,7 +159,7 @@ pub struct PolicyVerdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedVerdict {
     /// Allow, hold or deny.
-    pub effect: crate::policy::Effect,
+    pub effect: Effect,
     /// The rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleId>,
@@ -180,7 +181,7 @@ pub struct Reply {
     /// Its words; empty when it only calls tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<Body>,
-    /// Data and files that it made, beside its words. For clients: the model itself is not told of them again.
+    /// Data and files that it made, beside its words. For clients: the model itself does not get them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
     /// The calls it asks for.

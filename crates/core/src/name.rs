@@ -61,6 +61,16 @@ macro_rules! name {
             }
         }
 
+        /// A text that is shared already is not copied.
+        impl TryFrom<Arc<str>> for $name {
+            type Error = BadName;
+
+            fn try_from(text: Arc<str>) -> Result<Self, BadName> {
+                check($what, &text)?;
+                Ok(Self(text))
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::BudgetTake;
 use crate::digest::Digest;
 use crate::effect::EffectClaim;
 use crate::grant::{GrantUse, SavedGrant};
@@ -13,18 +14,7 @@ use crate::id::CallNo;
 use crate::message::{FileDigest, ObservedVerdict, PolicyVerdict};
 use crate::name::{GrantId, RuleId};
 use crate::time::Timestamp;
-
-/// What should happen to a call; later ones are stricter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Effect {
-    /// It may run.
-    Allow,
-    /// A person is asked.
-    Hold,
-    /// It must not run; the model is told.
-    Deny,
-}
+pub use crate::verdict::Effect;
 
 /// What one rule, or the grant that answers it, says of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,13 +25,13 @@ pub struct Verdict {
     pub rule: RuleId,
     /// The grant that turned a hold into an allow.
     pub grant: Option<GrantId>,
-    /// What people or the model are told.
+    /// The reason for people or the model.
     pub reason: Option<String>,
     /// How many people must agree; 1 is the usual.
     pub votes: u32,
     /// Who must agree where it holds, if the rule says; whoever decides the hold answers a rule that does not.
     pub demand: Option<Demand>,
-    /// What whoever follows the run is told when it denies the call.
+    /// The note for followers of the run when it denies the call.
     pub note: Option<String>,
 }
 
@@ -70,6 +60,8 @@ pub struct Verdicts {
     pub times: Vec<(CallNo, HoldTimes)>,
     /// What the starts of calls claim in the world.
     pub effects: Vec<(CallNo, EffectClaim)>,
+    /// What the starts of calls take from rolling budgets.
+    pub takes: Vec<(CallNo, BudgetTake)>,
     /// The uses that the starts of calls take of standing approvals.
     pub grant_uses: Vec<(CallNo, GrantUse)>,
     /// The standing approvals that approvals of calls save.
@@ -171,6 +163,12 @@ impl Verdicts {
         self.effects.iter().filter(|(no, _)| *no == call).map(|(_, claim)| claim.clone()).collect()
     }
 
+    /// What the start of a call takes from rolling budgets.
+    #[must_use]
+    pub fn takes(&self, call: CallNo) -> Vec<BudgetTake> {
+        self.takes.iter().filter(|(no, _)| *no == call).map(|(_, take)| take.clone()).collect()
+    }
+
     /// The use that the start of a call takes of a standing approval.
     #[must_use]
     pub fn grant_use(&self, call: CallNo) -> Option<GrantUse> {
@@ -189,7 +187,7 @@ impl Verdicts {
         self.terms.iter().find(|(no, _)| *no == call).map(|(_, terms)| terms.clone()).unwrap_or_default()
     }
 
-    /// What whoever follows the run is told when this call is denied.
+    /// The note for followers of the run when this call is denied.
     #[must_use]
     pub fn note(&self, call: CallNo) -> Option<&str> {
         let denies = |(no, verdict): &&(CallNo, Verdict)| *no == call && verdict.effect == Effect::Deny;

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::actor::Actor;
 use crate::body::Body;
+use crate::budget::BudgetTake;
 use crate::digest::Digest;
 use crate::effect::EffectClaim;
 use crate::event::{Envelope, Event};
@@ -21,6 +22,7 @@ use crate::id::{CallNo, HoldKey, Incarnation, Seq};
 use crate::message::{PolicyVerdict, ToolResult, is_default};
 use crate::name::{GrantId, RuleId, ToolName, UserId};
 use crate::policy::{Effect, Role};
+use crate::reconcile::Reconciliation;
 use crate::time::Timestamp;
 use crate::transcript::ResultKind;
 use crate::transcript::results::{self, CallTracks, Execution, Track};
@@ -71,6 +73,9 @@ pub struct AskedCall {
     /// What policy said, where it did not hold the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judged: Option<PolicyVerdict>,
+    /// The use of a standing approval that let a call run which is run elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grant_use: Option<GrantUse>,
 }
 
 /// What people were asked to decide on.
@@ -254,9 +259,15 @@ pub struct Attempt {
     /// What it claimed in the world.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectClaim>,
+    /// What it took from rolling budgets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub takes: Vec<BudgetTake>,
     /// The use that it took of a standing approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grant_use: Option<GrantUse>,
+    /// What the read-only call said that its tool names for unknown outcomes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reconciled: Option<Box<Reconciliation>>,
 }
 
 /// What an outside worker said of a call.
@@ -367,6 +378,19 @@ pub fn claiming_call(claim: &EffectClaim, events: &[Envelope]) -> Option<Claimin
         started.effects.contains(claim).then_some(started.call)
     })?;
     call_effect(call, events).map(|effect| ClaimingCall { call, effect })
+}
+
+/// Whether a start is known to have done nothing: it was given back before it ran, or it is settled that its call was not
+/// executed, and nothing has contradicted that since.
+#[must_use]
+pub fn did_nothing(call: CallNo, attempt: u32, events: &[Envelope]) -> bool {
+    let is_returned = events.iter().any(|envelope| {
+        matches!(&envelope.event, Event::CallReturned(returned) if returned.call == call && returned.attempt == attempt)
+    });
+    let is_contradicted = events.iter().any(
+        |envelope| matches!(&envelope.event, Event::CallContradicted(finished) if finished.call == call),
+    );
+    !is_contradicted && (is_returned || call_effect(call, events) == Some(CallEffect::NotExecuted))
 }
 
 fn effect(followed: &CallTracks<'_>, track: &Track<'_>) -> CallEffect {

@@ -213,7 +213,7 @@ pub enum CallState {
     Started {
         /// By this node.
         node: Incarnation,
-        /// Which gives it back after this instant.
+        /// Latest instant at which the effect may begin.
         start_by: Timestamp,
     },
     /// It waits for the hold that names it.
@@ -232,7 +232,7 @@ pub enum CallOutcome {
     Failed,
     /// It never ran: unknown tool, bad arguments, a rule, a cap.
     Refused,
-    /// A person said no.
+    /// A person denied it.
     Denied,
     /// Nobody decided in time.
     Expired,
@@ -425,7 +425,7 @@ impl Run {
         Some(claim.until)
     }
 
-    /// How often outside workers have tried it; asking somebody in between is no new try.
+    /// How often outside workers have tried it; asking somebody in between is not a new attempt.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         // The claim that ended with a question is the current try.

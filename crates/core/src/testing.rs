@@ -91,7 +91,7 @@ impl Story {
         self.now = self.now.plus(Millis::seconds(1));
         let verdicts = self.verdicts(&command);
         let authority = match &actor {
-            Actor::Person(_) => Some(Role::Approver),
+            Actor::Person(_) | Actor::Link(_) => Some(Role::Approver),
             Actor::Callback(_) => Some(Role::Callback),
             Actor::Client(_) | Actor::Outside(_) | Actor::Node(_) | Actor::Clock => None,
         };
@@ -127,7 +127,8 @@ impl Story {
 
     /// The outside worker asks for a call.
     pub(crate) fn proposes(&mut self, tool: &str, arguments: &str) {
-        let propose = Propose { worker: worker(), call: asked(0, &(tool, arguments)), context: None };
+        let propose =
+            Propose { worker: worker(), call: asked(0, &(tool, arguments)), context: None, schema: None };
         self.by(Actor::Outside(worker()), Command::Propose(propose));
     }
 
@@ -168,7 +169,13 @@ impl Story {
         let attempt = self.run.call(CallNo(no)).unwrap().attempt;
         self.by(
             Actor::Node(NODE),
-            Command::Orphan { call: CallNo(no), attempt, node: NODE, why: OrphanCause::ServerLost },
+            Command::Orphan {
+                call: CallNo(no),
+                attempt,
+                node: NODE,
+                why: OrphanCause::ServerLost,
+                reconciled: None,
+            },
         );
     }
 

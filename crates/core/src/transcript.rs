@@ -2,14 +2,14 @@
 //!
 //! Every call has at most one result, directly behind the reply that asked for it, and exactly one once the turn is
 //! over or the run has ended: providers refuse anything else. The outcome of each call is `transcript/results.rs`, what
-//! will run is `transcript/stored.rs`, what people are asked with is `transcript/prompt.rs`, what a reply names as what it
+//! will run is `transcript/stored_call.rs`, what people are asked with is `transcript/prompt.rs`, what a reply names as what it
 //! was asked with is `transcript/digest.rs`, what came before the run in its conversation is `transcript/history.rs`. How a provider spells a conversation is not known here.
 
 pub(crate) mod digest;
 mod history;
 mod prompt;
 pub(crate) mod results;
-mod stored;
+mod stored_call;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +19,7 @@ pub use self::digest::results_digest;
 pub use self::history::history;
 pub use self::prompt::{approval_text, warned_approval_text};
 use self::results::{CallTracks, Execution};
-pub use self::stored::{Continuation, continuation, stored_call};
+pub use self::stored_call::{Continuation, continuation, stored_call};
 use crate::body::{BlobForm, Body};
 use crate::event::{Driver, Envelope, Event};
 use crate::hold::{HoldKind, Resolution};
@@ -104,7 +104,7 @@ pub enum ResultKind {
     Failed,
     /// It never ran: unknown tool, bad arguments, a rule, a cap.
     Refused,
-    /// A person said no.
+    /// A person denied it.
     Denied,
     /// Nobody decided, or reported, in time.
     Expired,
@@ -143,7 +143,7 @@ pub fn transcript(events: &[Envelope]) -> Vec<Entry> {
 }
 
 impl CallResult {
-    /// What the model is told, as one text. None while a part of it is stored beside the log and not filled in.
+    /// The text for the model. None while a part of it is stored beside the log and not filled in.
     #[must_use]
     pub fn told(&self) -> Option<String> {
         #[derive(Serialize)]

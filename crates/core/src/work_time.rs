@@ -1,6 +1,6 @@
 //! How long a run has worked, from its log: asking the model and running tools.
 //!
-//! Waiting for a person, for a job elsewhere, for a retry or for a place is no work, and neither is the time in which no
+//! Waiting for a person, for a job elsewhere, for a retry or for a slot is not work, and neither is the time in which no
 //! node was there. The log has no limit in it: what a run may is the business of whoever drives it.
 
 use crate::actor::Actor;
@@ -62,7 +62,12 @@ fn node_of(envelope: &Envelope) -> Option<Incarnation> {
     }
     match &envelope.actor {
         Actor::Node(node) => Some(*node),
-        Actor::Person(_) | Actor::Client(_) | Actor::Callback(_) | Actor::Outside(_) | Actor::Clock => None,
+        Actor::Person(_)
+        | Actor::Link(_)
+        | Actor::Client(_)
+        | Actor::Callback(_)
+        | Actor::Outside(_)
+        | Actor::Clock => None,
     }
 }
 

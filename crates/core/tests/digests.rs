@@ -1,6 +1,6 @@
 //! Digests and link hashes against values that another program computed (Python's hashlib) from the written formula.
 //!
-//! What a person approves is told apart byte for byte: 9007199254740993 is not …992, `1` is not `1.0`.
+//! What a person approves is distinguished byte for byte: 9007199254740993 is not …992, `1` is not `1.0`.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::HashSet;

@@ -299,7 +299,7 @@ fn prepare(scene: &mut Scene, setup: &Setup, step: &Step) {
         12 | 13 => Some(Role::Callback),
         _ => None,
     };
-    scene.over_soft_cap = step.detail.is_multiple_of(11);
+    scene.verdicts.mutes = step.detail.is_multiple_of(11);
 }
 
 /// What rules and grants say of one call: mostly allow or hold, sometimes more, sometimes nothing.
@@ -360,8 +360,14 @@ fn about_call(scene: &Scene, step: &Step, call: &Call) -> Vec<Command> {
             progress(no, step),
             Command::Suspend(suspend(no.0, attempt, kind_of_wait(step.detail))),
             for_child,
-            Command::Orphan { call: no, attempt, node: NODE, why: OrphanCause::ServerLost },
-            Command::Orphan { call: no, attempt, node: OTHER_NODE, why: OrphanCause::ServerLost },
+            Command::Orphan { call: no, attempt, node: NODE, why: OrphanCause::ServerLost, reconciled: None },
+            Command::Orphan {
+                call: no,
+                attempt,
+                node: OTHER_NODE,
+                why: OrphanCause::ServerLost,
+                reconciled: None,
+            },
         ],
         CallState::Held => vec![progress(no, step), finish_call(no, attempt, step)],
         CallState::Done(CallOutcome::Unknown) => vec![finish_call(no, attempt, step)],
@@ -537,7 +543,13 @@ fn noise(scene: &Scene, step: &Step) -> Command {
         9 => progress(call, step),
         10 => finish_call(call, attempt, step),
         11 => Command::Suspend(suspend(call.0, attempt, kind_of_wait(step.choice))),
-        12 => Command::Orphan { call, attempt, node: OTHER_NODE, why: OrphanCause::ServerLost },
+        12 => Command::Orphan {
+            call,
+            attempt,
+            node: OTHER_NODE,
+            why: OrphanCause::ServerLost,
+            reconciled: None,
+        },
         13 => Command::Cancel { reason: None }.only_if(step.who < 32),
         14 => Command::Erase { reason: Some("law".into()) },
         15 => Command::Claim(ClaimRun::Worker { worker: someone, period: Millis::seconds(1) }),

@@ -351,8 +351,13 @@ fn orphaning_a_call_that_may_still_run() -> RefusalRow {
     scene.the_model_asks(&[SHELL]);
     scene.begins(1).unwrap();
     let until = scene.now.plus(Millis::seconds(62));
-    let orphan =
-        Command::Orphan { call: CallNo(1), attempt: 1, node: OTHER_NODE, why: OrphanCause::ServerLost };
+    let orphan = Command::Orphan {
+        call: CallNo(1),
+        attempt: 1,
+        node: OTHER_NODE,
+        why: OrphanCause::ServerLost,
+        reconciled: None,
+    };
     (
         scene.send(orphan).unwrap_err(),
         format!("call 1 may still be running on the node that started it until {}", until.0),
@@ -502,6 +507,12 @@ fn a_result_counts_once() {
     scene.finishes(1, 1).unwrap();
     let again = Err(Refusal::StaleAttempt { call: CallNo(1), attempt: 1, current: 1 });
     assert_eq!(scene.send(Command::FinishCall(finish(1, 1))), again);
-    let orphan = Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost };
+    let orphan = Command::Orphan {
+        call: CallNo(1),
+        attempt: 1,
+        node: NODE,
+        why: OrphanCause::ServerLost,
+        reconciled: None,
+    };
     assert_eq!(scene.send(orphan), Err(Refusal::CallNotReady(CallNo(1))));
 }

@@ -14,13 +14,15 @@ use standfast_core::decide::{self, Answer};
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
 use standfast_core::event::{Driver, Event, OrphanCause, Outcome};
-use standfast_core::hold::{Demand, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
+use standfast_core::hold::{Demand, Finding, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
 use standfast_core::id::{CallNo, HoldId, RequestId};
 use standfast_core::message::FileDigest;
 use standfast_core::name::{RuleId, ToolName};
 use standfast_core::next::{self, NextStep};
 use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
 use standfast_core::project;
+use standfast_core::receipt::{CallEffect, receipt_of_call};
+use standfast_core::reconcile::{EffectAnswer, Reconciliation};
 use standfast_core::refusal::Refusal;
 use standfast_core::run::{CallOutcome, CallState};
 use standfast_core::time::Millis;
@@ -64,7 +66,13 @@ fn a_run_that_is_out_of_time_ends_while_its_call_runs() {
     assert_eq!(scene.run.outcome(), Some(Outcome::Failed));
     let before = scene.log.len();
     scene
-        .send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost })
+        .send(Command::Orphan {
+            call: CallNo(1),
+            attempt: 1,
+            node: NODE,
+            why: OrphanCause::ServerLost,
+            reconciled: None,
+        })
         .unwrap();
     assert_eq!(scene.kinds_after(before), ["call.orphaned"]);
 }
@@ -76,7 +84,13 @@ fn a_message_that_cannot_supersede_an_unknown_outcome_supersedes_nothing() {
     scene.the_model_asks(&[SHELL, SHELL]);
     scene.begins(1).unwrap();
     scene
-        .send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost })
+        .send(Command::Orphan {
+            call: CallNo(1),
+            attempt: 1,
+            node: NODE,
+            why: OrphanCause::ServerLost,
+            reconciled: None,
+        })
         .unwrap();
     scene.verdicts = the_rule_says("new", Effect::Hold, 1);
     scene.begins(2).unwrap();
@@ -200,7 +214,7 @@ fn a_sub_run_is_waited_for_without_limit() {
     assert_eq!(scene.hold_of(1).expires_at, None);
 }
 
-/// Rule 7: what a sub-run came to is the sub-run's to say, and no person's or callback's.
+/// Rule 7: the outcome of a sub-run is the sub-run's to say, and no person's or callback's.
 #[test]
 fn only_the_server_itself_says_what_a_sub_run_came_to() {
     let mut scene = Scene::of_loop();
@@ -325,7 +339,7 @@ fn moving_a_run_to_another_definition_lets_a_blocked_loop_go_on() {
     assert_eq!(next::next(&scene.run, scene.now), NextStep::Think);
 }
 
-/// Rule 11: over the hard cap a call is refused and the model is told, also directly before its start.
+/// Rule 11: over the hard cap a call is refused and the model gets the reason, also directly before its start.
 #[test]
 fn a_call_that_would_need_one_hold_too_many_is_refused_and_not_tried_for_ever() {
     let mut scene = Scene::of_loop();
@@ -343,7 +357,7 @@ fn nobody_is_reminded_of_a_muted_hold() {
     let mut scene = Scene::of_loop();
     scene.definition.holds.remind_after = Some(Millis::seconds(30));
     scene.verdicts = the_policy_says(Effect::Hold);
-    scene.over_soft_cap = true;
+    scene.verdicts.mutes = true;
     scene.the_model_asks(&[SHELL]);
     scene.later(Millis::seconds(60));
     assert_eq!(scene.send(Command::Tick), Ok(Answer::Repeated));
@@ -454,7 +468,13 @@ fn a_result_after_erasure_is_not_kept() {
     scene.send(Command::Erase { reason: None }).unwrap();
     assert_eq!(scene.finishes(1, 1), Err(Refusal::Erased));
     assert_eq!(
-        scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost }),
+        scene.send(Command::Orphan {
+            call: CallNo(1),
+            attempt: 1,
+            node: NODE,
+            why: OrphanCause::ServerLost,
+            reconciled: None
+        }),
         Ok(Answer::Done)
     );
     assert_eq!(next::next(&scene.run, scene.now), NextStep::Nothing);
@@ -504,7 +524,7 @@ fn each_rule_needs_its_own_people() {
     assert!(scene.run.call(CallNo(1)).unwrap().satisfied.contains(&finance));
 }
 
-/// C16, C24: an edit begins the vote anew, and what the old arguments demanded stays.
+/// C16, C24: an edit restarts the vote, and what the old arguments demanded stays.
 #[test]
 fn an_edit_is_no_way_around_a_demand() {
     let ops = RuleId::new("ops").unwrap();
@@ -627,7 +647,7 @@ fn another_tool_is_tampering_also_after_a_move() {
     assert!(matches!(scene.send(Command::Begin(begin)), Err(Refusal::Tampered { .. })));
 }
 
-/// Rule 8: a tool that the new definition does not have cannot run any more, and the model is told.
+/// Rule 8: a tool that the new definition does not have cannot run any more, and the model gets the reason.
 #[test]
 fn a_tool_that_is_gone_after_a_move_is_refused() {
     let mut scene = Scene::of_loop();
@@ -676,4 +696,67 @@ fn the_request_of_a_turn_outlives_its_first_hold() {
     assert!(scene.run.state.holds.iter().all(|hold| hold.key.secret != request.secret));
     scene.resolves(scene.hold_of(1).key, Choice::Approve).unwrap();
     assert_eq!(scene.run.request(), Some(request));
+}
+
+fn reconciled(says: EffectAnswer) -> Option<Box<Reconciliation>> {
+    let finding = Finding {
+        tool: "find".into(),
+        arguments: "{}".into(),
+        result: r#"{"state":"paid"}"#.into(),
+        fails: false,
+        digest: Digest::default(),
+    };
+    Some(Box::new(Reconciliation { says, finding }))
+}
+
+fn lost(says: EffectAnswer) -> Command {
+    let why = OrphanCause::ServerLost;
+    Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why, reconciled: reconciled(says) }
+}
+
+/// What is known to have happened is settled without a person and never starts again; of anything else a person is asked, who sees
+/// what was said.
+#[test]
+fn an_outcome_that_was_looked_up_needs_no_person_if_it_happened() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    scene.begins(1).unwrap();
+    let before = scene.log.len();
+    scene.send(lost(EffectAnswer::Happened)).unwrap();
+    assert_eq!(scene.kinds_after(before), ["call.orphaned", "call.finished"]);
+    assert!(scene.run.state.holds.is_empty() && scene.begins(1).is_err());
+    let receipt = receipt_of_call(CallNo(1), &scene.log).unwrap().call.unwrap();
+    assert_eq!(receipt.effect, CallEffect::Executed);
+    assert_eq!(receipt.attempts[0].reconciled, reconciled(EffectAnswer::Happened));
+    for says in [EffectAnswer::DidNotHappen, EffectAnswer::CannotTell] {
+        let mut scene = Scene::of_loop();
+        scene.the_model_asks(&[SHELL]);
+        scene.begins(1).unwrap();
+        let before = scene.log.len();
+        scene.send(lost(says)).unwrap();
+        assert_eq!(scene.kinds_after(before), ["call.orphaned", "hold.opened"]);
+        assert!(scene.begins(1).is_err(), "not before a person has said so");
+        scene.resolves(scene.hold(), Choice::Approve).unwrap();
+        scene.begins(1).unwrap();
+        let receipt = receipt_of_call(CallNo(1), &scene.log).unwrap().call.unwrap();
+        assert_eq!(receipt.attempts[0].reconciled, reconciled(says));
+        assert_eq!(receipt.attempts[1].reconciled, None);
+    }
+}
+
+/// After the end of the run nobody is asked, and what happened is still on record.
+#[test]
+fn an_outcome_that_was_looked_up_after_the_end_is_on_record() {
+    for (says, effect) in [
+        (EffectAnswer::Happened, CallEffect::Executed),
+        (EffectAnswer::DidNotHappen, CallEffect::OutcomeUnknown),
+    ] {
+        let mut scene = Scene::of_loop();
+        scene.the_model_asks(&[SHELL]);
+        scene.begins(1).unwrap();
+        scene.send(cancel()).unwrap();
+        scene.send(lost(says)).unwrap();
+        let receipt = receipt_of_call(CallNo(1), &scene.log).unwrap().call.unwrap();
+        assert_eq!(receipt.effect, effect);
+    }
 }

@@ -20,6 +20,7 @@ use crate::message::{FileDigest, PolicyVerdict, Replay, ToolResult};
 use crate::mutant::Mutant;
 use crate::name::RuleId;
 use crate::policy::{CombinedVerdict, Effect, Role};
+use crate::reconcile::{EffectAnswer, Reconciliation};
 use crate::refusal::{CapKind, Refusal};
 use crate::run::{Call, CallAttempt, CallOutcome, CallState, Stage};
 
@@ -87,6 +88,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
         judged: combined.judged,
         pending: begin.pending.map(|secret| HoldKey { call: call.no, secret }),
         effects: draft.ctx.verdicts.effects(call.no),
+        takes: draft.ctx.verdicts.takes(call.no),
         grant_use: draft.ctx.verdicts.grant_use(call.no),
     }));
     Ok(Answer::Done)
@@ -172,7 +174,7 @@ fn demands_again(combined: &CombinedVerdict, unsatisfied: &[RuleId]) -> (u32, Ve
     (Demand::votes(&demands), demands)
 }
 
-/// What people are told when a call is asked about again because of its files.
+/// The text for people when a call is asked about again because of its files.
 const FILES_CHANGED: &str = "A file that the call names has changed since it was approved";
 
 fn join(first: String, second: String) -> String {
@@ -265,13 +267,14 @@ fn answer_recovery(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<(), Ref
         digest: None,
         message: None,
         grant: None,
+        origin: None,
     })));
     Ok(())
 }
 
 pub(super) fn suspend(draft: &mut Draft<'_>, suspend: &Suspend) -> Result<Answer, Refusal> {
     draft.refuse_if_ended()?;
-    super::outside::refuse_if_gate(draft)?;
+    super::outside::refuse_unless_gate_asks(draft, suspend)?;
     refuse_over_cap(draft)?;
     let kind = HoldKind::from(suspend.kind);
     let mut policy = match (suspend.kind, suspend.call) {
@@ -341,7 +344,7 @@ pub(super) fn orphan(
     draft: &mut Draft<'_>,
     (no, attempt): (CallNo, u32),
     node: Incarnation,
-    why: &OrphanCause,
+    (why, reconciled): (&OrphanCause, Option<&Reconciliation>),
 ) -> Result<Answer, Refusal> {
     let call = call(draft, no)?;
     refuse_unless_current(&call, attempt)?;
@@ -352,7 +355,11 @@ pub(super) fn orphan(
     if node != starter && draft.now < from {
         return Err(Refusal::NotOrphanedYet { call: no, from });
     }
-    let may_retry = call.replay == Replay::Idempotent && attempt < draft.ctx.limits.call_attempts;
+    // What happened needs neither another start nor a person. That it did not happen is for a person to weigh: it may only
+    // not have happened yet.
+    let happened = reconciled.filter(|found| found.says == EffectAnswer::Happened);
+    let is_idempotent = call.replay == Replay::Idempotent && attempt < draft.ctx.limits.call_attempts;
+    let may_retry = happened.is_none() && is_idempotent;
     let then = match draft.run.state.stage {
         Stage::Ended(_) => AfterOrphan::Unknown,
         Stage::Thinking { .. } | Stage::Acting if may_retry || Mutant::OrphanRetriedBlindly.is_on() => {
@@ -360,9 +367,22 @@ pub(super) fn orphan(
         }
         Stage::Thinking { .. } | Stage::Acting => AfterOrphan::Ask,
     };
-    draft.emit(Event::CallOrphaned(CallOrphaned { call: no, attempt, then, why: Some(why.clone()) }));
-    if then == AfterOrphan::Ask {
-        judge::open_recovery(draft, no, attempt);
+    draft.emit(Event::CallOrphaned(CallOrphaned {
+        call: no,
+        attempt,
+        then,
+        why: Some(why.clone()),
+        reconciled: reconciled.cloned().map(Box::new),
+    }));
+    match happened {
+        Some(found) => draft.emit(Event::CallFinished(CallFinished {
+            call: no,
+            attempt,
+            result: ToolResult::Ok(found.result()),
+            refused: None,
+        })),
+        None if then == AfterOrphan::Ask => judge::open_recovery(draft, (no, attempt), reconciled),
+        None => {}
     }
     Ok(Answer::Done)
 }

@@ -26,6 +26,7 @@ pub(super) fn start(start: &Start, ctx: &Context<'_>) -> Result<Transition, Refu
         inbox: start.inbox.clone(),
         taken: start.taken == Admission::AtOnce,
         history: start.history.clone(),
+        origin: ctx.origin.cloned().map(Box::new),
     });
     let started = Envelope { seq: Seq(1), at: ctx.now, actor: ctx.actor.clone(), event };
     let Some(run) = apply::begin(start.id, &started) else { unreachable!("the event is run.started") };

@@ -101,8 +101,14 @@ fn ask_about_overdue_calls(draft: &mut Draft<'_>) {
     });
     for (call, attempt) in started.collect::<Vec<_>>() {
         let why = Some(OrphanCause::Unreported);
-        draft.emit(Event::CallOrphaned(CallOrphaned { call, attempt, then: AfterOrphan::Ask, why }));
-        judge::open_recovery(draft, call, attempt);
+        draft.emit(Event::CallOrphaned(CallOrphaned {
+            call,
+            attempt,
+            then: AfterOrphan::Ask,
+            why,
+            reconciled: None,
+        }));
+        judge::open_recovery(draft, (call, attempt), None);
     }
 }
 
@@ -130,7 +136,7 @@ pub(super) fn unreported_calls_are_unknown(draft: &mut Draft<'_>) {
     for call in draft.run.state.calls.iter().filter(unreported).map(|call| call.no).collect::<Vec<_>>() {
         let then = AfterOrphan::Unknown;
         let why = Some(OrphanCause::Unreported);
-        draft.emit(Event::CallOrphaned(CallOrphaned { call, attempt: 0, then, why }));
+        draft.emit(Event::CallOrphaned(CallOrphaned { call, attempt: 0, then, why, reconciled: None }));
     }
 }
 

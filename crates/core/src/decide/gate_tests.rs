@@ -3,7 +3,7 @@
 //! Moved by real commands; what the program makes of it is tested from outside.
 
 use crate::actor::Actor;
-use crate::command::{Begin, Choice, Command};
+use crate::command::{Begin, Choice, Command, Suspend, SuspendFor};
 use crate::decide::Answer;
 use crate::event::Outcome;
 use crate::hold::HoldKind;
@@ -124,4 +124,34 @@ fn a_gate_ends_with_its_call() {
     assert!(matches!(next(&stopped.run, stopped.now.plus(Millis::hours(1))), NextStep::Act { .. }));
     stopped.finishes(1, ToolResult::Ok(body("1")));
     assert_eq!(state(&stopped), CallState::Done(CallOutcome::Ok));
+}
+
+/// A login in the place of the call: whoever logs in ends the gate, and nothing runs; it is asked for before a start only.
+#[test]
+fn a_gate_may_wait_for_a_login_alone() {
+    let logs_in = |story: &mut Story| {
+        let suspend = Suspend {
+            call: CALL,
+            attempt: 0,
+            kind: SuspendFor::Auth,
+            ask: Default::default(),
+            timeout: None,
+            secret: None,
+            worker: Some(worker()),
+        };
+        story.tries(Actor::Outside(worker()), Command::Suspend(suspend))
+    };
+    let mut story = Story::gate();
+    story.proposes("read", "{}");
+    assert_eq!(logs_in(&mut story), Ok(Answer::Done));
+    assert_eq!(story.run.state.holds[0].kind, HoldKind::Auth);
+    assert_eq!(starts(&mut story, 60), Err(Refusal::CallNotReady(CALL)));
+    story.decides(1, Choice::Answer { value: body("\"logged in\"") });
+    assert_eq!(
+        (state(&story), story.run.outcome()),
+        (CallState::Done(CallOutcome::Ok), Some(Outcome::Completed))
+    );
+    let mut started = approved();
+    starts(&mut started, 60).unwrap();
+    assert!(logs_in(&mut started).is_err(), "what runs asks its caller");
 }

@@ -50,10 +50,10 @@ pub(super) fn resolve(
     refuse_if_stale(draft, &hold, &wanted.decide)?;
     let hold = tightened(draft, hold);
     match &wanted.resolution {
-        Choice::Approve if hold.has_quorum() => cast_vote(draft, &hold, role, Some(wanted)),
+        Choice::Approve if !decides_alone(draft, &hold) => cast_vote(draft, &hold, role, Some(wanted)),
         Choice::ApproveEdited { arguments } => {
             let change = checked_edit(draft, &hold, arguments)?;
-            if hold.has_quorum() || change.needs_new_decision {
+            if !decides_alone(draft, &hold) || change.needs_new_decision {
                 let change = Change { message: wanted.message.clone(), ..change };
                 return Ok(emit_edit(draft, &hold, change, role));
             }
@@ -101,7 +101,7 @@ pub(super) fn resolve_all(
     Ok(answer)
 }
 
-/// The no is on record before the run ends by it. What nobody can say no to (a job elsewhere, an unknown outcome) is
+/// The denial is on record before the run ends by it. What nobody can deny (a job elsewhere, an unknown outcome) is
 /// withdrawn by the end.
 pub(super) fn reject(
     draft: &mut Draft<'_>,
@@ -137,6 +137,7 @@ pub(super) fn reject(
                 digest: None,
                 message: None,
                 grant: None,
+                origin: None,
             })));
         }
     }
@@ -274,7 +275,13 @@ pub(super) fn counted(draft: &Draft<'_>, hold: &Hold) -> Vec<RuleId> {
     rules.filter(|rule| counts_for.contains(rule)).cloned().collect()
 }
 
-/// In which role the sender changes the run itself. Whoever may not is told the id of no hold.
+/// Whether the sender's yes is enough: one is, and they count for every rule. Whom rules name may have changed since the hold
+/// opened, so that nothing in it says that several people are needed.
+fn decides_alone(draft: &Draft<'_>, hold: &Hold) -> bool {
+    !hold.has_quorum() && counted(draft, hold).len() == hold.demands.len()
+}
+
+/// In which role the sender changes the run itself. Whoever may not gets no hold id.
 fn authority_over_the_run(draft: &Draft<'_>) -> Result<Role, Refusal> {
     role(draft).ok_or(Refusal::NotAllowed(None))
 }
@@ -357,6 +364,7 @@ fn cast_vote(
         digest,
         message: None,
         grant: None,
+        origin: None,
     })));
     Ok(Answer::Done)
 }
@@ -367,6 +375,8 @@ struct Change {
     verdict: CombinedVerdict,
     /// A rule that this hold's deciders were not shown holds the new arguments.
     needs_new_decision: bool,
+    /// They are what they were.
+    asked_again: bool,
     /// The message that they came with.
     message: Option<Box<Message>>,
 }
@@ -386,12 +396,15 @@ fn checked_edit(draft: &Draft<'_>, hold: &Hold, arguments: &RawJson) -> Result<C
     let revision = hold.revision + 1;
     let edited = EditedArguments { arguments: Body::Json(arguments.clone()), digest, revision, files };
     let needs_new_decision = !judge::unsatisfied(&verdict.judged, &hold.rules).is_empty();
-    Ok(Change { edited, verdict, needs_new_decision, message: None })
+    // What was shown is known by its digest, with the files that it named then.
+    let as_shown = digest::of_call_with(&call.tool, arguments.text(), schema, call.files);
+    let asked_again = call.digest == Some(as_shown);
+    Ok(Change { edited, verdict, needs_new_decision, asked_again, message: None })
 }
 
 fn emit_edit(draft: &mut Draft<'_>, hold: &Hold, change: Change, role: Role) -> Answer {
     let votes = change.verdict.votes.max(hold.votes_needed);
-    // What the old arguments demanded stays: an edit is no way around somebody.
+    // What the old arguments demanded stays: an edit does not bypass anybody.
     let demands = Demand::listed(hold.demands.iter().cloned().chain(change.verdict.demands));
     draft.emit(Event::HoldEdited(HoldEdited {
         hold: hold.key,
@@ -401,6 +414,7 @@ fn emit_edit(draft: &mut Draft<'_>, hold: &Hold, change: Change, role: Role) -> 
         demands,
         stakes: draft.ctx.verdicts.terms(hold.call()).stakes,
         reason: change.verdict.reason,
+        asked_again: change.asked_again,
         role,
         message: change.message,
     }));
@@ -445,6 +459,7 @@ fn emit(
         digest,
         message: wanted.message.clone(),
         grant,
+        origin: None,
     })));
 }
 
@@ -460,6 +475,7 @@ fn resolved(hold: &Hold, resolution: Resolution, role: Option<Role>) -> Event {
         digest: None,
         message: None,
         grant: None,
+        origin: None,
     }))
 }
 

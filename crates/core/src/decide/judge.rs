@@ -15,6 +15,7 @@ use crate::message::{FileDigest, PolicyVerdict, ToolCall};
 use crate::mutant::Mutant;
 use crate::name::{RuleId, ToolName};
 use crate::policy::{CombinedVerdict, Effect, HoldTimes};
+use crate::reconcile::Reconciliation;
 use crate::time::{Millis, Timestamp};
 
 /// A call that was looked at, and the hold it needs, if it needs one.
@@ -23,9 +24,17 @@ pub(super) struct Judgement {
     pub(super) hold: Option<CombinedVerdict>,
 }
 
+impl Judgement {
+    /// Whether a standing approval lets it run.
+    pub(super) fn is_granted(&self) -> bool {
+        let judged = self.call.judged.as_ref();
+        self.hold.is_none() && judged.is_some_and(|judged| judged.grant.is_some())
+    }
+}
+
 /// Looks at one call: its name, its text, what policy says.
 pub(super) fn judge(draft: &Draft<'_>, no: CallNo, asked: &AskedCall) -> Judgement {
-    // A name that is no name at all still needs an entry in the transcript.
+    // An invalid name still needs an entry in the transcript.
     let tool = ToolName::new(&asked.tool).unwrap_or_else(|_| unnamed());
     let spec = draft.ctx.definition.tools.get(&tool);
     let parsed = RawJson::parse(&asked.arguments);
@@ -117,7 +126,7 @@ pub(super) fn hold_whole_batch(judgements: &mut [Judgement]) {
     }
 }
 
-/// The hard cap of open holds: what does not fit is refused, and the model is told (rule 11).
+/// The hard cap of open holds: what does not fit is refused, and the model gets the reason (rule 11).
 pub(super) fn refuse_over_cap(draft: &Draft<'_>, judgements: &mut [Judgement]) {
     let max = draft.ctx.limits.open_holds;
     let mut open = draft.run.state.holds.len();
@@ -159,8 +168,14 @@ pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: Co
 }
 
 /// Opens the hold in which a person says what a start did.
-pub(super) fn open_recovery(draft: &mut Draft<'_>, call: CallNo, attempt: u32) {
-    open(draft, NewHold { call, kind: HoldKind::Recovery, attempt, ..NewHold::default() });
+pub(super) fn open_recovery(
+    draft: &mut Draft<'_>,
+    (call, attempt): (CallNo, u32),
+    reconciled: Option<&Reconciliation>,
+) {
+    // What was found stands in the event before; the sentence reaches those who are only told why they are asked.
+    let ask = Ask { reason: reconciled.map(Reconciliation::sentence), ..Ask::default() };
+    open(draft, NewHold { call, kind: HoldKind::Recovery, attempt, ask, ..NewHold::default() });
 }
 
 /// What a new hold is made of.
@@ -218,7 +233,7 @@ pub(super) fn open(draft: &mut Draft<'_>, opening: NewHold) -> HoldKey {
         remind_at: times.remind_at,
         escalations: times.escalations,
         policy: opening.policy,
-        muted: draft.ctx.over_soft_cap || draft.ctx.verdicts.mutes,
+        muted: draft.ctx.verdicts.mutes,
         attempt: opening.attempt,
         revision: opening.revision,
         files: opening.files,
@@ -264,7 +279,7 @@ fn times_of(draft: &Draft<'_>, opening: &NewHold) -> HoldTimes {
     }
 }
 
-/// An outside job waits 24 hours by default, then the model is told (S2-34, C7).
+/// An outside job waits 24 hours by default, then the model gets a timeout (S2-34, C7).
 pub(super) fn external_policy(timeout: Option<Millis>, has_child: bool) -> HoldPolicy {
     let timeout = match (timeout, has_child) {
         (Some(timeout), _) => Some(timeout),

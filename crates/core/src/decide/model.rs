@@ -78,7 +78,7 @@ pub(super) fn failure(draft: &mut Draft<'_>, failure: &RecordFailure) -> Result<
 
 /// What the model says counts only if it was asked with what is stored. A stored reply is never replaced, so one that was
 /// thought of before it is late (rule 1); and one that was asked with a decision or a result that lost its race is about
-/// something that never was. Either is thrown away, and the model is asked anew.
+/// something that never was. Either is thrown away, and the model is asked again.
 pub(super) fn refuse_if_outdated(draft: &Draft<'_>, heard: Option<PromptBasis>) -> Result<(), Refusal> {
     let is_asked_with = |heard: PromptBasis| {
         if Mutant::TranscriptUnchecked.is_on() {

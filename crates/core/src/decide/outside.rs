@@ -6,7 +6,7 @@
 use super::clock::{TIMEOUT_TEXT, max_attempts, unreported_calls_are_unknown};
 use super::{Answer, Draft, judge, model};
 use crate::body::Body;
-use crate::command::{ClaimRun, FailKind, FailRun, Propose};
+use crate::command::{ClaimRun, FailKind, FailRun, Propose, Suspend, SuspendFor};
 use crate::event::{
     CallProposed, CallReturned, Claim, Driver, Envelope, Event, Outcome, ReleaseReason, RunClaimed,
     RunReleased,
@@ -60,6 +60,8 @@ pub(super) fn propose(draft: &mut Draft<'_>, propose: &Propose) -> Result<Answer
         call: judgement.call.clone(),
         worker: propose.worker.clone(),
         context: propose.context.clone(),
+        schema: propose.schema,
+        grant_use: draft.ctx.verdicts.grant_use(no).filter(|_| judgement.is_granted()),
     }));
     match judgement.hold {
         Some(combined) => {
@@ -142,7 +144,15 @@ pub(super) fn refuse_if_gate(draft: &Draft<'_>) -> Result<(), Refusal> {
     if draft.run.facts.driver == Driver::Gate { Err(Refusal::WrongDriver) } else { Ok(()) }
 }
 
-/// A gate is over with its one call.
+/// A gate may ask for a person's answer, or a login, in the place of its one call, which then never starts; it waits for nothing
+/// else.
+pub(super) fn refuse_unless_gate_asks(draft: &Draft<'_>, suspend: &Suspend) -> Result<(), Refusal> {
+    let is_a_question = matches!(suspend.kind, SuspendFor::Input | SuspendFor::Auth);
+    let asks = is_a_question && suspend.call != CallNo::RUN && suspend.attempt == 0;
+    if asks { Ok(()) } else { refuse_if_gate(draft) }
+}
+
+/// A gate ends with its one call.
 pub(super) fn end_with_its_call(draft: &mut Draft<'_>) {
     let call = draft.run.state.calls.first().map(|call| call.state);
     let Some(CallState::Done(came_to)) = call.filter(|_| draft.run.outcome().is_none()) else { return };

@@ -1,7 +1,7 @@
 //! Who is asked in particular, who stands in for whom, and until when: assign, delegate, reopen.
 //!
 //! None of it decides anything. In what role the sender may is worked out before (`Context::authority`); what follows when the
-//! time is over is `clock.rs`.
+//! time is up is `clock.rs`.
 
 use super::holds::{authority, closed, counted};
 use super::{Answer, Draft};

@@ -39,7 +39,7 @@ impl Event {
         }
     }
 
-    /// The bit that stands for a kind in a stored set of kinds; none for what is no kind.
+    /// The bit that stands for a kind in a stored set of kinds; none for what is not a kind.
     #[must_use]
     pub fn bit(kind: &str) -> Option<u64> {
         Event::KINDS.iter().position(|known| *known == kind).map(|at| 1 << at)

@@ -1,7 +1,7 @@
 //! A run made of its execution state, for where the events themselves are not: the state of another server, a backup
 //! that kept only the sessions (S0-18, S0-19).
 //!
-//! The log is written anew from the conversation. The outcome of a call is told by the events that tell it, and every call
+//! The log is rebuilt from the conversation. The outcome of a call is recorded by the events that carry it, and every call
 //! that was open is held for a person, because a state does not say who had agreed to what. Every message keeps its place:
 //! where the log of before had events of which the state says nothing, the new one says that the run was taken. Whatever
 //! the new log does not say exactly as the state does is refused: nothing is restored by half.
@@ -58,7 +58,7 @@ whether it has run before. Look before you approve it.";
 pub struct RestoredRun {
     /// The run: held, unless it had its last word.
     pub run: Run,
-    /// Its log, written anew.
+    /// Its log, rebuilt.
     pub events: Vec<Envelope>,
 }
 
@@ -144,6 +144,7 @@ impl Log<'_> {
             inbox: None,
             taken: true,
             history: None,
+            origin: None,
         }));
         for message in state.history.iter().chain(&state.current_turn) {
             match (message.role, message.parts.as_slice()) {
@@ -273,7 +274,13 @@ impl Log<'_> {
         if has_untold_start(&result.content) {
             self.started(no);
             let then = AfterOrphan::Retry;
-            self.push(Event::CallOrphaned(CallOrphaned { call: no, attempt: 1, then, why: None }));
+            self.push(Event::CallOrphaned(CallOrphaned {
+                call: no,
+                attempt: 1,
+                then,
+                why: None,
+                reconciled: None,
+            }));
         }
         let why = reason(&result.content);
         let person = Some(Role::Owner);
@@ -304,7 +311,13 @@ impl Log<'_> {
             ResultKind::Unknown => {
                 self.started(no);
                 let then = AfterOrphan::Unknown;
-                self.push(Event::CallOrphaned(CallOrphaned { call: no, attempt: 1, then, why: None }));
+                self.push(Event::CallOrphaned(CallOrphaned {
+                    call: no,
+                    attempt: 1,
+                    then,
+                    why: None,
+                    reconciled: None,
+                }));
             }
         }
         Ok(())
@@ -319,6 +332,7 @@ impl Log<'_> {
             judged: judged(),
             pending: None,
             effects: Vec::new(),
+            takes: Vec::new(),
             grant_use: None,
         }));
     }
@@ -367,6 +381,7 @@ impl Log<'_> {
             digest: None,
             message: None,
             grant: None,
+            origin: None,
         })));
     }
 
@@ -384,6 +399,7 @@ impl Log<'_> {
                 demands: Vec::new(),
                 stakes: Stakes::default(),
                 reason: None,
+                asked_again: false,
                 role: Role::Owner,
                 message: None,
             };

@@ -55,7 +55,7 @@ fn end(story: &Story) -> JobEnd {
     }
 }
 
-/// S2-9, S2-36, S2-28: the id is on record before the outside is told, and the hold has the same one.
+/// S2-9, S2-36, S2-28: the id is on record before it is sent outside, and the hold has the same one.
 #[test]
 fn a_job_is_there_before_anybody_hears_of_it() {
     let started = job(&starting());

@@ -97,10 +97,13 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
         arguments: body(r#"{"n":1}"#),
         digest: Some(digest),
         judged: None,
+        grant_use: None,
     };
     let (digest, effects) = (Some(digest), vec![]);
-    let (node, grant_use) = (NODE, None);
-    let attempt = Attempt { seq: Seq(6), attempt: 1, at: at(6), node, digest, judged, effects, grant_use };
+    let (node, grant_use, takes, reconciled) = (NODE, None, vec![], None);
+    let (seq, at) = (Seq(6), at(6));
+    let attempt =
+        Attempt { seq, attempt: 1, at, node, digest, judged, effects, takes, grant_use, reconciled };
     let (report, contradictions) = (None, vec![]);
     let effect = CallEffect::Executed;
     let whole = Receipt {
@@ -175,7 +178,7 @@ fn a_started_call_of_a_run_that_ended_runs_until_somebody_knows() {
     assert_eq!(effect_of(&story, hold), CallEffect::Executed);
 }
 
-/// Rule 5: a start that came to nothing is known to have come to nothing, also after the end.
+/// Rule 5: a start without an effect is known to have had none, also after the end.
 #[test]
 fn a_call_given_back_after_the_end_was_not_executed() {
     let (mut story, hold) = started();

@@ -12,6 +12,7 @@ use crate::digest::Digest;
 use crate::event::{
     AfterOrphan, CallFinished, CallStarted, Driver, Envelope, Event, HoldResolved, HoldVoted,
 };
+use crate::grant::GrantUse;
 use crate::hold::{Ask, Demand, EditedArguments, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey};
 use crate::message::{PolicyVerdict, ToolCall};
@@ -56,9 +57,11 @@ impl Walk<'_> {
                 .reply
                 .calls
                 .iter()
-                .map(|call| self.propose(envelope, call))
+                .map(|call| self.propose(envelope, call, None))
                 .fold(Relevance::OnOthers, Relevance::or),
-            Event::CallProposed(proposed) => self.propose(envelope, &proposed.call),
+            Event::CallProposed(proposed) => {
+                self.propose(envelope, &proposed.call, proposed.grant_use.clone())
+            }
             Event::CallStarted(started) => self.of_call(started.call, |walk| walk.start(envelope, started)),
             Event::CallReturned(returned) => self.of_call(returned.call, |_| {}),
             Event::CallFinished(finished) => {
@@ -66,8 +69,13 @@ impl Walk<'_> {
             }
             Event::CallOrphaned(orphaned) => self.of_call(orphaned.call, |walk| {
                 let is_unreported = orphaned.then == AfterOrphan::Unknown && walk.driver.is_elsewhere();
-                if let Some(call) = walk.receipt.call.as_mut().filter(|_| is_unreported) {
+                let Some(call) = walk.receipt.call.as_mut() else { return };
+                if is_unreported {
                     call.report = Some(Report::NotReported);
+                }
+                let this = |attempt: &&mut Attempt| attempt.attempt == orphaned.attempt;
+                if let Some(attempt) = call.attempts.iter_mut().find(this) {
+                    attempt.reconciled.clone_from(&orphaned.reconciled);
                 }
             }),
             Event::CallContradicted(finished) => {
@@ -124,7 +132,7 @@ impl Walk<'_> {
         if is_other_wait { Relevance::OnOthers } else { self.of_call(key.call, fill) }
     }
 
-    fn propose(&mut self, envelope: &Envelope, call: &ToolCall) -> Relevance {
+    fn propose(&mut self, envelope: &Envelope, call: &ToolCall, grant_use: Option<GrantUse>) -> Relevance {
         self.of_call(call.no, |walk| {
             walk.receipt.asked = Some(AskedCall {
                 seq: envelope.seq,
@@ -134,6 +142,7 @@ impl Walk<'_> {
                 arguments: call.arguments.clone(),
                 digest: call.digest,
                 judged: call.judged.clone(),
+                grant_use,
             });
             let arguments = Some(call.arguments.clone());
             walk.now = CallSnapshot { tool: Some(call.tool.clone()), arguments, digest: call.digest };
@@ -215,7 +224,9 @@ impl Walk<'_> {
                 digest,
                 judged: started.judged.clone(),
                 effects: started.effects.clone(),
+                takes: started.takes.clone(),
                 grant_use: started.grant_use.clone(),
+                reconciled: None,
             });
         }
     }

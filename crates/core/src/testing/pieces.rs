@@ -63,7 +63,7 @@ pub(super) fn context<'a>(
     verdicts: &'a Verdicts,
     limits: &'a Limits,
 ) -> Context<'a> {
-    let (authority, recorded, over_soft_cap) = (None, None, false);
+    let (authority, recorded) = (None, None);
     let entropy = Entropy([0; 32]);
     Context {
         now,
@@ -75,7 +75,7 @@ pub(super) fn context<'a>(
         counts_for: &[],
         recorded,
         limits,
-        over_soft_cap,
+        origin: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The results of the calls of a turn, as one digest: a reply of the model names the one that it was asked with.
 //!
-//! It begins anew with each reply: a stored reply is never replaced, so what stands before it cannot change, and its
+//! It starts over with each reply: a stored reply is never replaced, so what stands before it cannot change, and its
 //! number says which one it is. Messages are counted (`run::PromptBasis`) and not part of it: one that comes while the model
 //! thinks is heard in the next turn. Positions and instants are left out, because they move when somebody else's append
 //! comes first. A large value counts by its own digest, wherever it is stored.
@@ -17,12 +17,15 @@ const LABEL: &str = "standfast.results.1";
 /// The digest of the results of the calls of the last turn, from all events of a run in order; none while there are none.
 #[must_use]
 pub fn results_digest(events: &[Envelope]) -> Option<Digest> {
+    // Each reply starts it over, and none follows the end of a run: what is before the last one is not looked at.
+    let is_reply = |envelope: &Envelope| matches!(envelope.event, Event::ModelReplied(_));
+    let turn = events.get(events.iter().rposition(is_reply).unwrap_or(0)..).unwrap_or_default();
     let is_end = |envelope: &Envelope| matches!(envelope.event, Event::RunEnded(_));
-    if events.iter().any(is_end) {
+    if turn.iter().any(is_end) {
         // Nobody is asked any more.
         None
     } else {
-        events.iter().fold(None, |before, envelope| after(before, &envelope.event))
+        turn.iter().fold(None, |before, envelope| after(before, &envelope.event))
     }
 }
 

@@ -69,8 +69,8 @@ impl Numbers {
     }
 }
 
-/// A run with its calls and what they came to, but for calls of tools that the agent no longer has: providers refuse what
-/// they are not told of.
+/// A run with its calls and their results, but for calls of tools that the agent no longer has: providers refuse what
+/// they have no definition of.
 fn whole(events: &[Envelope], definition: &Definition, numbers: &mut Numbers) -> Vec<Entry> {
     let mut given: BTreeMap<CallNo, CallNo> = BTreeMap::new();
     let mut entries = Vec::new();

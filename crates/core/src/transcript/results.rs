@@ -121,11 +121,13 @@ impl<'a> CallTracks<'a> {
                 self.with(orphaned.call, |track| track.orphan(orphaned, driver));
             }
             Event::HoldOpened(opened) => {
-                // An answer that the tool goes on with is no result, as little as a login is one.
+                // An answer that the tool goes on with is not a result, nor is a login.
                 let kind = if opened.ask.resume.is_some() { HoldKind::Auth } else { opened.kind };
                 self.holds.push((opened.hold, kind));
                 self.with(opened.hold.call, |track| track.open(opened));
             }
+            // Asked again, it runs with what it had.
+            Event::HoldEdited(edited) if edited.asked_again => {}
             Event::HoldEdited(edited) => self.with(edited.hold.call, |track| track.edit(&edited.edited)),
             Event::HoldResolved(resolved) => {
                 if let Some(kind) = self.kind_of(resolved.hold) {
@@ -179,7 +181,7 @@ impl<'a> Track<'a> {
         self.edited.map_or(&self.call.arguments, |edited| &edited.arguments)
     }
 
-    /// Whether its events say what it came to, without the end of the run.
+    /// Whether its events record its outcome, without the end of the run.
     pub(crate) fn is_settled(&self) -> bool {
         self.came_to.is_some()
     }

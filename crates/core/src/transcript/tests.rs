@@ -132,7 +132,7 @@ fn a_message_that_the_model_had_not_seen_follows_its_reply() {
     assert_eq!(lines(&story), ["user: tidy up", "model: done []", "user: wait"]);
 }
 
-/// C4: the model is told that it was denied; without a reason, only that.
+/// C4: the model gets the denial; without a reason, only that.
 #[test]
 fn a_denial_is_a_structured_result() {
     let mut story = held();

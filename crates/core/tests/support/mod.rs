@@ -51,7 +51,6 @@ pub(crate) struct Scene {
     pub(crate) actor: Actor,
     pub(crate) authority: Option<Role>,
     pub(crate) counts_for: Vec<RuleId>,
-    pub(crate) over_soft_cap: bool,
     pub(crate) canceled_children: Vec<RunId>,
 }
 
@@ -92,7 +91,7 @@ impl Scene {
             counts_for: &[],
             recorded: None,
             limits: &limits,
-            over_soft_cap: false,
+            origin: None,
         };
         let Transition { events, run, outcome, cancel_children } = decide::start(&start, &ctx)?;
         outcome?;
@@ -105,7 +104,6 @@ impl Scene {
             actor: person("alice"),
             authority: Some(Role::Approver),
             counts_for: Vec::new(),
-            over_soft_cap: false,
             canceled_children: cancel_children,
             definition,
         })
@@ -138,7 +136,13 @@ impl Scene {
         scene.the_model_asks(&[SHELL]);
         scene.begins(1).unwrap();
         scene
-            .send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost })
+            .send(Command::Orphan {
+                call: CallNo(1),
+                attempt: 1,
+                node: NODE,
+                why: OrphanCause::ServerLost,
+                reconciled: None,
+            })
             .unwrap();
         let hold = scene.hold();
         (scene, hold)
@@ -175,7 +179,7 @@ impl Scene {
             counts_for: &self.counts_for,
             recorded,
             limits: &self.limits,
-            over_soft_cap: self.over_soft_cap,
+            origin: None,
         }
     }
 
@@ -393,7 +397,7 @@ pub(crate) fn the_worker_claims() -> Command {
 }
 
 pub(crate) fn the_worker_proposes(tool: &str) -> Command {
-    Command::Propose(Propose { worker: worker("w-1"), call: asked(tool, "{}"), context: None })
+    Command::Propose(Propose { worker: worker("w-1"), call: asked(tool, "{}"), context: None, schema: None })
 }
 
 pub(crate) fn say(on_hold: OnHold) -> Command {

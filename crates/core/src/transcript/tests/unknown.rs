@@ -60,7 +60,7 @@ fn a_start_that_nobody_can_account_for_stays_unknown() {
     assert_eq!(results(&story), [format!(r#"1: {{"status":"unknown","reason":"{untold}"}}"#)]);
 }
 
-/// Rule 5: a start that came to nothing leaves nothing unknown, but it does not speak for an earlier one.
+/// Rule 5: a start without an effect leaves nothing unknown, but it does not speak for an earlier one.
 #[test]
 fn a_start_given_back_after_the_end_is_not_executed_unless_an_earlier_one_may_have_run() {
     let mut story = started();
