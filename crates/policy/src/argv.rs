@@ -63,7 +63,7 @@ impl Argv {
         has_odd.then_some("a word of an argv pattern is one word: without spaces, and not empty")
     }
 
-    /// Why it may not stand in an allow rule: a program that runs whatever it is told makes the rest of the words mean nothing.
+    /// Why it may not stand in an allow rule: a program that can run other programs makes the rest of the words mean nothing.
     pub(crate) fn opens_everything(&self) -> Option<String> {
         let program = self.0.first()?.words();
         if let Some(wrapper) = program.iter().find(|program| is_wrapper(program) || is_reserved(program)) {
@@ -205,6 +205,46 @@ impl Argv {
         let Some((found, rest)) = words.split_first() else { return false };
         let is_named = |part: &str| program.words().iter().any(|word| name_of(word) == name_of(part));
         (is_named(found) || parts(found).any(is_named)) && follows(tokens, rest)
+    }
+}
+
+/// A command as many patterns see it: what could be a program in it, and which words there are at all.
+#[derive(Debug)]
+pub(crate) struct CommandWords {
+    programs: HashSet<String>,
+    words: HashSet<String>,
+    /// What a pattern comes to that is nowhere in it.
+    otherwise: Truth,
+}
+
+impl CommandWords {
+    pub(crate) fn of(value: &Value) -> CommandWords {
+        let mut words = HashSet::new();
+        let mut add_text = |text: &str| {
+            words.extend(simple(text).into_iter().flatten().map(|word| word.text));
+            words.extend(pieces(text).into_iter().flat_map(|piece| piece.words));
+        };
+        match value {
+            Value::Text(text) => add_text(text),
+            Value::List(items) => {
+                let listed = texts(items).unwrap_or_default();
+                listed.iter().for_each(|word| add_text(word));
+                words.extend(listed);
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Map(_) => {}
+        }
+        let mut programs = HashSet::new();
+        words.iter().for_each(|word| add_names(word, &mut programs));
+        // A pattern without words begins nothing.
+        CommandWords { programs, words, otherwise: Argv(Vec::new()).is_within(value) }
+    }
+
+    /// The same as the pattern's own test of the value that this was made of. `programs` are the pattern's.
+    pub(crate) fn test(&self, value: &Value, (argv, programs): (&Argv, &[String]), extent: Extent) -> Truth {
+        let is_there = |token: &Token| token.words().iter().any(|word| self.words.contains(word));
+        let may_begin = programs.iter().any(|program| self.programs.contains(program))
+            && argv.0.iter().skip(1).all(is_there);
+        if may_begin { argv.test(value, extent) } else { self.otherwise }
     }
 }
 
@@ -404,6 +444,46 @@ mod tests {
             assert!(is_named || within(r#"["rm"]"#, command) == Truth::No, "{command}");
         }
         assert!(!program_names(&Value::Text("ls -l".into())).unwrap().contains("rm"));
+    }
+
+    /// What is known of all words of a command changes no answer of a pattern.
+    #[test]
+    fn reading_a_command_once_changes_nothing() {
+        let corpus =
+            include_str!("../tests/rules/argv_corpus.txt").lines().filter(|line| line.starts_with('"'));
+        let patterns = [
+            r#"["rm"]"#,
+            r#"["git"]"#,
+            r#"["git",["status","log","diff"]]"#,
+            r#"["git","push"]"#,
+            r#"["git","log","-3"]"#,
+            r#"[["ls","GIT"],["log","x"]]"#,
+        ];
+        let patterns: Vec<Argv> = patterns.into_iter().map(argv).collect();
+        let more = [
+            "\"\"",
+            "\"rm x\"",
+            "\"ls; rm x\"",
+            "\"$x\"",
+            "\"git log -3\"",
+            "\"GIT log\"",
+            "\"git -c a=b push\"",
+        ];
+        for line in corpus.chain(more) {
+            let command: String = serde_json::from_str(line).unwrap();
+            let words = command.split(' ').map(|word| Value::Text(word.into())).collect();
+            let odd = vec![Value::Text("git".into()), Value::Null];
+            for value in [Value::Text(command.clone()), Value::List(words), Value::List(odd), Value::Null] {
+                let read = CommandWords::of(&value);
+                for pattern in &patterns {
+                    let programs = pattern.programs();
+                    for extent in [Extent::Prefix, Extent::Whole] {
+                        let once = read.test(&value, (pattern, programs.as_slice()), extent);
+                        assert_eq!(once, pattern.test(&value, extent), "{pattern} {extent:?} {value}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

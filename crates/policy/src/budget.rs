@@ -1,15 +1,20 @@
 //! Rolling budgets: how many calls, or how much of an argument, there may be in a span of time.
 //!
-//! Pure arithmetic over what was taken before. Takes are rows that are written with the start of a call; a take whose
-//! outcome is unknown stays taken. What a call wants that cannot be read, or is below zero, holds.
+//! Pure arithmetic over what was taken before. Takes are keys that are written with the start of a call, behind a guard
+//! (`budget.rs` of the core); a take whose outcome is unknown stays taken. What a call wants that cannot be read, or is below
+//! zero, holds.
 
 use serde::{Deserialize, Serialize};
+use standfast_core::name::RuleId;
 use standfast_core::policy::Effect;
 use standfast_core::time::Timestamp;
 
 use crate::decimal::Decimal;
 use crate::span::Span;
 use crate::value::{ArgumentPath, Value};
+
+/// Bytes that the name of an account may have.
+const MAX_BYTES: usize = 512;
 
 /// How much there may be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +110,17 @@ pub struct Claim {
     pub amount: Decimal,
 }
 
+/// What a call takes by a rule that matches it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleClaim {
+    /// The rule.
+    pub rule: RuleId,
+    /// The budget.
+    pub budget: Budget,
+    /// What the call takes from it.
+    pub claim: Claim,
+}
+
 /// What was taken before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Take {
@@ -183,7 +199,33 @@ impl Budget {
         }
         // As JSON, so that no value can pretend to be two.
         let account = serde_json::Value::from(account).to_string();
+        if account.len() > MAX_BYTES {
+            return Err(format!(
+                "budget {}: what it is counted apart by is longer than {MAX_BYTES} bytes",
+                self.name
+            ));
+        }
         Ok(Claim { account, amount })
+    }
+
+    /// Why there is not enough left for a call, in words.
+    #[must_use]
+    pub fn exceeded(
+        &self,
+        rule: &str,
+        amount: &Decimal,
+        (taken, enough_at): (&Decimal, Option<Timestamp>),
+    ) -> String {
+        let enough_at = enough_at.and_then(|at| jiff::Timestamp::from_millisecond(at.0).ok());
+        let later = match enough_at {
+            Some(at) => format!("there is enough for it from {at} on, if nothing else is taken"),
+            None if *amount > self.limit => "that is more than there ever is".to_owned(),
+            None => "there is not enough left".to_owned(),
+        };
+        format!(
+            "budget {} of rule {rule}: {taken} of {} in {} are taken, and this call takes {amount}; {later}",
+            self.name, self.limit, self.window
+        )
     }
 
     /// Whether there is enough left at an instant, with what was taken from the same account. A take counts for the whole
@@ -245,6 +287,8 @@ mod tests {
         assert!(
             claim(r#"{"amount":1}"#).unwrap_err().contains("/currency") || claim(r#"{"amount":1}"#).is_err()
         );
+        let long = format!(r#"{{"amount":1,"currency":"{}"}}"#, "x".repeat(600));
+        assert!(claim(&long).unwrap_err().contains("longer than 512 bytes"));
         let written = serde_json::to_string(&budget()).unwrap();
         assert_eq!(serde_json::from_str::<Budget>(&written).unwrap(), budget());
     }
@@ -260,6 +304,12 @@ mod tests {
         assert_eq!(check(6, "0.01"), BudgetOutcome::Over { taken: Decimal::from(1000), enough_at });
         assert_eq!(check(24, "600.10"), BudgetOutcome::Within { left: Decimal::zero() });
         assert_eq!(check(6, "1000.01"), BudgetOutcome::Over { taken: Decimal::from(1000), enough_at: None });
+        let said = budget.exceeded("r", &Decimal::from(1), (&Decimal::from(1000), enough_at));
+        assert_eq!(
+            said,
+            "budget daily of rule r: 1000 of 1000 in 1d are taken, and this call takes 1; \
+             there is enough for it from 1970-01-02T00:00:00Z on, if nothing else is taken"
+        );
         let unknown = [take(0, "1000")];
         assert!(
             matches!(budget.check(&unknown, &Decimal::from(1), take(1, "0").at), BudgetOutcome::Over { .. }),

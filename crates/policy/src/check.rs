@@ -5,9 +5,11 @@
 use standfast_core::hold::OnTimeout;
 use standfast_core::name::RuleId;
 use standfast_core::policy::Effect;
+use standfast_core::time::Millis;
 
+use crate::budget::Dimension;
 use crate::matching::{CheckedRule, RuleScope};
-use crate::problem::{Place, Problem, nearest};
+use crate::problem::{Problem, RulePath, nearest};
 use crate::rule::{PolicyFile, Rule};
 use crate::when::Expression;
 use standfast_core::approver::Approver;
@@ -15,11 +17,17 @@ use standfast_core::approver::Approver;
 /// What the names of rules begin with in the log, so that none can pretend to be one of the server's own.
 pub(crate) const RULE_PREFIX: &str = "rule:";
 
+/// Bytes that the name of a budget may have.
+const MAX_NAME_BYTES: usize = 64;
+
+/// The shortest time in which somebody can sign in and decide.
+const SIGN_IN_MIN: Millis = Millis::seconds(10);
+
 /// Checks one rule, and makes it ready if nothing is wrong.
 pub(crate) fn check(
     file: &PolicyFile,
     rule: &Rule,
-    (place, scope): (&Place, &RuleScope),
+    (place, scope): (&RulePath, &RuleScope),
     problems: &mut Vec<Problem>,
 ) -> Option<CheckedRule> {
     let before = errors(problems);
@@ -56,7 +64,7 @@ fn errors(problems: &[Problem]) -> usize {
     problems.iter().filter(|problem| problem.severity == crate::problem::Severity::Error).count()
 }
 
-fn id(rule: &Rule, place: &Place, problems: &mut Vec<Problem>) -> Option<RuleId> {
+fn id(rule: &Rule, place: &RulePath, problems: &mut Vec<Problem>) -> Option<RuleId> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if rule.id.is_empty() {
         problems.push(Problem::error(
@@ -76,7 +84,7 @@ fn id(rule: &Rule, place: &Place, problems: &mut Vec<Problem>) -> Option<RuleId>
 
 fn effect<'a>(
     rule: &'a Rule,
-    place: &Place,
+    place: &RulePath,
     problems: &mut Vec<Problem>,
 ) -> Option<(Effect, &'a crate::matcher::Globs)> {
     let said = rule.effect();
@@ -101,7 +109,7 @@ fn effect<'a>(
     said
 }
 
-fn conditions(rule: &Rule, place: &Place, problems: &mut Vec<Problem>) {
+fn conditions(rule: &Rule, place: &RulePath, problems: &mut Vec<Problem>) {
     for (path, matcher) in &rule.conditions {
         if let Some(why) = matcher.misfit() {
             let at = place.key("where").key(&path.to_string());
@@ -139,11 +147,12 @@ fn conditions(rule: &Rule, place: &Place, problems: &mut Vec<Problem>) {
     }
 }
 
-fn only_on_holds(rule: &Rule, effect: Effect, place: &Place, problems: &mut Vec<Problem>) {
+fn only_on_holds(rule: &Rule, effect: Effect, place: &RulePath, problems: &mut Vec<Problem>) {
     let given = [
         ("approvers", rule.approvers.is_some()),
         ("quorum", rule.quorum.is_some()),
         ("self_approval", rule.self_approval.is_some()),
+        ("sign_in_max_age", rule.sign_in_max_age.is_some()),
         ("remind_after", rule.remind_after.is_some()),
         ("escalate_after", rule.escalate_after.is_some()),
         ("escalate_to", rule.escalate_to.is_some()),
@@ -162,7 +171,7 @@ fn only_on_holds(rule: &Rule, effect: Effect, place: &Place, problems: &mut Vec<
 }
 
 /// What would open more than it says.
-fn loosening(rule: &Rule, place: &Place, problems: &mut Vec<Problem>) {
+fn loosening(rule: &Rule, place: &RulePath, problems: &mut Vec<Problem>) {
     if rule.when.is_some() {
         problems.push(Problem::error(
             place.key("when"),
@@ -196,7 +205,7 @@ fn loosening(rule: &Rule, place: &Place, problems: &mut Vec<Problem>) {
     }
 }
 
-fn when(rule: &Rule, place: &Place, problems: &mut Vec<Problem>) -> Option<Expression> {
+fn when(rule: &Rule, place: &RulePath, problems: &mut Vec<Problem>) -> Option<Expression> {
     let text = rule.when.as_ref()?;
     match Expression::parse(text) {
         Ok(expression) => Some(expression),
@@ -209,7 +218,7 @@ fn when(rule: &Rule, place: &Place, problems: &mut Vec<Problem>) -> Option<Expre
     }
 }
 
-fn hold(file: &PolicyFile, rule: &Rule, place: &Place, problems: &mut Vec<Problem>) {
+fn hold(file: &PolicyFile, rule: &Rule, place: &RulePath, problems: &mut Vec<Problem>) {
     if rule.hold.is_some()
         && file.default == Effect::Deny
         && !file.rules.iter().any(|other| other.allow.is_some())
@@ -225,6 +234,13 @@ fn hold(file: &PolicyFile, rule: &Rule, place: &Place, problems: &mut Vec<Proble
             place.key("quorum"),
             "a quorum of 0 would approve without anybody",
             "write 1 or more",
+        ));
+    }
+    if rule.sign_in_max_age.is_some_and(|span| span.0 < SIGN_IN_MIN) {
+        problems.push(Problem::error(
+            place.key("sign_in_max_age"),
+            "nobody can sign in and decide that quickly",
+            "write 10s or more; `0s` is a sign-in that is always too old",
         ));
     }
     if let Some(approvers) = &rule.approvers {
@@ -286,7 +302,7 @@ fn hold(file: &PolicyFile, rule: &Rule, place: &Place, problems: &mut Vec<Proble
     }
 }
 
-fn budgets(rule: &Rule, place: &Place, problems: &mut Vec<Problem>) {
+fn budgets(rule: &Rule, place: &RulePath, problems: &mut Vec<Problem>) {
     for (no, budget) in rule.budgets.iter().enumerate() {
         let at = place.key("budgets").item(no);
         if rule.budgets.iter().take(no).any(|other| other.name == budget.name) || budget.name.is_empty() {
@@ -296,6 +312,17 @@ fn budgets(rule: &Rule, place: &Place, problems: &mut Vec<Problem>) {
                 format!("{:?} is not a name of its own", budget.name),
                 help,
             ));
+        }
+        let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "._-".contains(sign);
+        if budget.name.len() > MAX_NAME_BYTES || !budget.name.chars().all(is_plain) {
+            problems.push(Problem::error(
+                at.key("name"),
+                format!("{:?} is not a name: it is in the log, and counted by", budget.name),
+                "write at most 64 letters, digits, `.`, `_` and `-`",
+            ));
+        }
+        if budget.per.iter().any(|one| matches!(one, Dimension::Argument(path) if path.is_plural())) {
+            problems.push(Problem::error(at.key("per"), "`*` leads to many values", "name one argument"));
         }
         if budget.limit.is_negative() {
             problems.push(Problem::error(

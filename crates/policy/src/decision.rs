@@ -3,19 +3,22 @@
 //! Deny is stricter than hold, hold than allow. So adding a hold or deny rule never loosens anything, and only an allow rule
 //! does, against the default alone. In `observe` mode rules change nothing, and what they would have done is said beside it.
 
+use std::collections::BTreeMap;
+
 use standfast_core::hold::{Demand, Escalation, HoldTerms as CoreTerms, OnDeny, OnTimeout, Risk, Stakes};
 use standfast_core::name::RuleId;
 use standfast_core::policy::{Effect, Verdict};
 use standfast_core::time::{Millis, Timestamp};
 
-use crate::budget::Budget;
+use crate::budget::{RuleClaim, Spender};
 use crate::call::{Call, ToolDefault};
 use crate::effect_key::{EffectKey, NoKey};
 use crate::hours::BusinessHours;
+use crate::index::Candidate;
 use crate::matching::{CheckedRule, RuleOutcome};
 use crate::policy::Policy;
 use crate::quorum::Requirement;
-use crate::rule::{GrantRule, Mode, Precondition};
+use crate::rule::{GrantRule, Mode, Precondition, Rule};
 use standfast_core::approver::{Approver, SelfApproval};
 
 /// The rule of tools in `high_risk_tools`.
@@ -26,6 +29,9 @@ pub const DEFAULT: &str = "policy:default";
 
 /// The rule of calls whose effect key cannot be made.
 pub const NO_EFFECT_KEY: &str = "policy:no_effect_key";
+
+/// The rule of calls of which cannot be told what they take from a budget.
+pub const NO_BUDGET_CLAIM: &str = "policy:no_budget_claim";
 
 /// A rule that matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +72,9 @@ pub struct Decision {
     /// Why there is no key where a rule wants one; the call is held.
     pub no_effect_key: Option<NoKey>,
     /// What it takes from, for each matching rule that says so.
-    pub budgets: Vec<(RuleId, Budget)>,
+    pub budgets: Vec<RuleClaim>,
+    /// Why it cannot be told what it takes where a rule has a budget; the call is held.
+    pub no_budget_claim: Option<String>,
     /// Calls to make before it is shown and before it starts.
     pub preconditions: Vec<(RuleId, Precondition)>,
 }
@@ -110,14 +118,21 @@ pub struct Deadlines {
     pub expires_at: Option<Timestamp>,
 }
 
+impl RuleTimes {
+    /// When a span that begins now is over, counted in the rule's hours.
+    fn after(&self, now: Timestamp, span: Millis) -> Option<Timestamp> {
+        match &self.hours {
+            None => Some(now.plus(span)),
+            Some(hours) => hours.after(now, span),
+        }
+    }
+}
+
 impl HoldTerms {
     /// The instants of a hold that opens now.
     #[must_use]
     pub fn deadlines(&self, opened_at: Timestamp) -> Deadlines {
-        let at = |times: &RuleTimes, span: Millis| match &times.hours {
-            None => Some(opened_at.plus(span)),
-            Some(hours) => hours.after(opened_at, span),
-        };
+        let at = |times: &RuleTimes, span: Millis| times.after(opened_at, span);
         let earliest = |of: fn(&RuleTimes) -> Option<Millis>| {
             self.times.iter().filter_map(|times| at(times, of(times)?)).min()
         };
@@ -157,13 +172,7 @@ impl Policy {
     /// What it says of a call.
     #[must_use]
     pub fn decide(&self, call: &Call, tool: ToolDefault) -> Decision {
-        let found: Vec<(&CheckedRule, Effect)> = self
-            .candidates(call)
-            .filter_map(|rule| match rule.test(call) {
-                RuleOutcome::Match(effect) => Some((rule, effect)),
-                RuleOutcome::NoMatch => None,
-            })
-            .collect();
+        let found = self.found(call);
         let is_high_risk = self.file().high_risk_tools.iter().any(|name| name == call.tool.as_str());
         let high_risk =
             is_high_risk.then(|| named(HIGH_RISK, Effect::Hold, "the tool is in high_risk_tools"));
@@ -171,22 +180,20 @@ impl Policy {
         let default = || named(DEFAULT, default, tool.reason());
         match self.file().mode {
             Mode::Enforce => {
-                let mut said: Vec<MatchedRule> =
-                    found.iter().map(|(rule, effect)| matched(rule, *effect)).collect();
+                let mut said = self.said(&found);
                 said.extend(high_risk.into_iter().flatten());
-                let mut decision = combine(&said, default);
+                let mut decision = combine(said, default);
                 terms(self, &found, call, &mut decision);
                 decision
             }
             Mode::Observe => {
                 let base: Vec<MatchedRule> = high_risk.into_iter().flatten().collect();
-                let mut said: Vec<MatchedRule> =
-                    found.iter().map(|(rule, effect)| matched(rule, *effect)).collect();
+                let mut said = self.said(&found);
                 said.extend(base.iter().cloned());
-                let observed = combine(&said, default).effect;
-                let mut decision = combine(&base, default);
-                decision.observed = Some(observed);
-                decision.matched = said;
+                let all = combine(said, default);
+                let mut decision = combine(base, default);
+                decision.observed = Some(all.effect);
+                decision.matched = all.matched;
                 let own = builtin(&decision);
                 decision.requirements.extend(own);
                 if is_high_risk && self.file().grants.destructive == GrantRule::Never {
@@ -195,6 +202,51 @@ impl Policy {
                 decision
             }
         }
+    }
+}
+
+impl Policy {
+    /// The rules that match a call, in the order of the file, and what each does here.
+    fn found(&self, call: &Call) -> Vec<(usize, Effect)> {
+        let candidates = self.candidates(call);
+        let mut found = Vec::with_capacity(candidates.len());
+        let mut reading = None;
+        for Candidate { no, truth } in candidates {
+            let outcome = match (truth, self.head(no)) {
+                (Some(truth), Some(head)) => RuleOutcome::of(head.effect, truth),
+                (_, _) => self.rules().get(no).map_or(RuleOutcome::NoMatch, |rule| {
+                    let reading = reading.get_or_insert_with(|| self.read(call));
+                    rule.outcome(call, reading.truth(no, rule))
+                }),
+            };
+            match outcome {
+                RuleOutcome::Match(effect) => found.push((no, effect)),
+                RuleOutcome::NoMatch => {}
+            }
+        }
+        found
+    }
+
+    /// When people who were reminded now are reminded again of what these rules hold, each counted in its own hours; none where
+    /// no rule says so.
+    #[must_use]
+    pub fn remind_again_at(&self, rules: &[RuleId], now: Timestamp) -> Option<Timestamp> {
+        let next = |id: &RuleId| {
+            let times = times(self, self.rule(id)?);
+            times.after(now, times.remind_after?)
+        };
+        rules.iter().filter_map(next).min()
+    }
+
+    fn said(&self, found: &[(usize, Effect)]) -> Vec<MatchedRule> {
+        let said = found.iter().filter_map(|(no, effect)| {
+            let head = self.head(*no)?;
+            if head.says_nothing_else && head.effect == *effect {
+                return Some(MatchedRule { rule: head.id.clone(), effect: *effect, because: None });
+            }
+            Some(matched(self.rules().get(*no)?, *effect))
+        });
+        said.collect()
     }
 }
 
@@ -213,7 +265,7 @@ fn named(rule: &str, effect: Effect, because: &str) -> Option<MatchedRule> {
 
 /// The strictest wins. The default speaks where no rule does, and wherever it is stricter and no allow rule answers it: so a
 /// hold rule never turns a default of deny into a question.
-fn combine(said: &[MatchedRule], default: impl Fn() -> Option<MatchedRule>) -> Decision {
+fn combine(said: Vec<MatchedRule>, default: impl Fn() -> Option<MatchedRule>) -> Decision {
     let strictest = said.iter().map(|one| one.effect).max();
     let is_answered = said.iter().any(|one| one.effect == Effect::Allow);
     let is_stricter = |one: &MatchedRule| strictest.is_none_or(|effect| one.effect > effect);
@@ -225,9 +277,9 @@ fn combine(said: &[MatchedRule], default: impl Fn() -> Option<MatchedRule>) -> D
     Decision {
         effect,
         observed: None,
-        matched: said.to_vec(),
         decided_by: deciding().map(|one| one.rule.clone()).collect(),
         because: deciding().filter_map(|one| one.because.clone()).collect(),
+        matched: said,
         risk: None,
         reversible: None,
         requirements: Vec::new(),
@@ -236,6 +288,7 @@ fn combine(said: &[MatchedRule], default: impl Fn() -> Option<MatchedRule>) -> D
         effect_keys: Vec::new(),
         no_effect_key: None,
         budgets: Vec::new(),
+        no_budget_claim: None,
         preconditions: Vec::new(),
     }
 }
@@ -244,18 +297,23 @@ fn combine(said: &[MatchedRule], default: impl Fn() -> Option<MatchedRule>) -> D
 fn builtin(decision: &Decision) -> Option<Requirement> {
     let is_ours = |rule: &&RuleId| !rule.as_str().starts_with(crate::check::RULE_PREFIX);
     let rule = decision.decided_by.iter().find(is_ours).filter(|_| decision.effect == Effect::Hold)?.clone();
-    Some(Requirement { rule, approvers: None, quorum: 1, self_approval: SelfApproval::Allow })
+    Some(Requirement::anybody(rule))
 }
 
 /// What all matching rules ask for, beside the effect.
-fn terms(policy: &Policy, found: &[(&CheckedRule, Effect)], call: &Call, decision: &mut Decision) {
-    let rules = || found.iter().map(|(rule, _)| *rule);
+fn terms(policy: &Policy, found: &[(usize, Effect)], call: &Call, decision: &mut Decision) {
+    // Most rules of a long list say nothing beside their effect, and need not be looked at again.
+    let speaks = |no: usize| policy.head(no).is_none_or(|head| !head.says_nothing_else);
+    let spoken: Vec<(&CheckedRule, Effect)> = found
+        .iter()
+        .filter(|(no, _)| speaks(*no))
+        .filter_map(|(no, effect)| Some((policy.rules().get(*no)?, *effect)))
+        .collect();
+    let rules = || spoken.iter().map(|(rule, _)| *rule);
     decision.risk = rules().filter_map(|rule| rule.rule.risk).max();
     // `false` is stricter than `true`.
     decision.reversible = rules().filter_map(|rule| rule.rule.reversible).min();
-    decision.budgets = rules()
-        .flat_map(|rule| rule.rule.budgets.iter().map(|budget| (rule.id.clone(), budget.clone())))
-        .collect();
+    claim_budgets(rules(), call, decision);
     for template in rules().filter_map(|rule| rule.rule.effect_key.as_ref()) {
         let nothing = crate::value::Value::Null;
         match template.fill(call.arguments.value().unwrap_or(&nothing)) {
@@ -281,19 +339,16 @@ fn terms(policy: &Policy, found: &[(&CheckedRule, Effect)], call: &Call, decisio
         return;
     }
     let holds: Vec<&CheckedRule> =
-        found.iter().filter(|(_, effect)| *effect == Effect::Hold).map(|(rule, _)| *rule).collect();
-    decision.requirements = holds
-        .iter()
-        .map(|rule| Requirement {
-            rule: rule.id.clone(),
-            approvers: rule.rule.approvers.clone(),
-            quorum: rule.rule.quorum.unwrap_or(1).max(1),
-            self_approval: rule.rule.self_approval.unwrap_or(SelfApproval::Allow),
-        })
-        .collect();
+        spoken.iter().filter(|(_, effect)| *effect == Effect::Hold).map(|(rule, _)| *rule).collect();
+    let held = found.iter().filter(|(_, effect)| *effect == Effect::Hold);
+    decision.requirements = held.filter_map(|(no, _)| requirement(policy, *no)).collect();
     let own = builtin(decision);
     decision.requirements.extend(own);
-    let never = holds.iter().any(|rule| rule.rule.grants == Some(GrantRule::Never));
+    // Whoever signs in anew for each approval gives none in advance, unless the rule says so itself.
+    let is_never = |rule: &Rule| {
+        rule.grants == Some(GrantRule::Never) || (rule.grants.is_none() && rule.sign_in_max_age.is_some())
+    };
+    let never = holds.iter().any(|rule| is_never(&rule.rule));
     let is_high_risk = decision.matched.iter().any(|rule| rule.rule.as_str() == HIGH_RISK);
     let is_destructive =
         is_high_risk || decision.risk == Some(Risk::Destructive) || decision.reversible == Some(false);
@@ -307,6 +362,48 @@ fn terms(policy: &Policy, found: &[(&CheckedRule, Effect)], call: &Call, decisio
         grace: holds.iter().filter_map(|rule| rule.rule.expiry_grace).map(|span| span.0).min(),
         times: holds.iter().map(|rule| times(policy, rule)).collect(),
     };
+}
+
+/// What a call takes from the budgets of the rules that match it.
+fn claim_budgets<'a>(rules: impl Iterator<Item = &'a CheckedRule>, call: &Call, decision: &mut Decision) {
+    let spender = Spender {
+        tool: call.tool.as_str(),
+        agent: call.agent.as_str(),
+        owner: call.caller.user.as_str(),
+        arguments: call.arguments.value(),
+    };
+    for rule in rules {
+        for budget in &rule.rule.budgets {
+            match budget.claim(rule.id.as_str(), spender) {
+                Ok(claim) => {
+                    decision.budgets.push(RuleClaim { rule: rule.id.clone(), budget: budget.clone(), claim });
+                }
+                Err(why) => decision.no_budget_claim = Some(why),
+            }
+        }
+    }
+    if let Some(why) = &decision.no_budget_claim
+        && let Some(rule) = named(NO_BUDGET_CLAIM, Effect::Hold, why)
+    {
+        tighten(decision, rule);
+    }
+}
+
+/// What a hold rule asks of people.
+fn requirement(policy: &Policy, no: usize) -> Option<Requirement> {
+    let head = policy.head(no)?;
+    let anybody = Requirement::anybody(head.id.clone());
+    if head.says_nothing_else {
+        return Some(anybody);
+    }
+    let rule = &policy.rules().get(no)?.rule;
+    Some(Requirement {
+        approvers: rule.approvers.clone(),
+        quorum: rule.quorum.unwrap_or(1).max(1),
+        self_approval: rule.self_approval.unwrap_or(SelfApproval::Allow),
+        sign_in_max_age: rule.sign_in_max_age.map(|span| span.0),
+        ..anybody
+    })
 }
 
 fn times(policy: &Policy, rule: &CheckedRule) -> RuleTimes {
@@ -372,6 +469,11 @@ impl Decision {
         self.effect == Effect::Allow && !self.is_by_default()
     }
 
+    /// Whether it cannot be told what the call does in the world, or takes: then only a person who sees it lets it run.
+    pub(crate) fn is_untold(&self) -> bool {
+        self.no_effect_key.is_some() || self.no_budget_claim.is_some()
+    }
+
     /// Whether no rule had a say.
     #[must_use]
     pub fn is_by_default(&self) -> bool {
@@ -381,11 +483,13 @@ impl Decision {
     /// As the core takes it: one verdict for each rule that decided.
     #[must_use]
     pub fn verdicts(&self) -> Vec<Verdict> {
-        let votes = |rule: &RuleId| {
-            self.requirements.iter().find(|one| one.rule == *rule).map_or(1, |requirement| requirement.quorum)
-        };
+        let mut asked: BTreeMap<&RuleId, &Requirement> = BTreeMap::new();
+        for requirement in &self.requirements {
+            asked.entry(&requirement.rule).or_insert(requirement);
+        }
+        let votes = |rule: &RuleId| asked.get(rule).map_or(1, |requirement| requirement.quorum);
         let reason = (!self.because.is_empty()).then(|| self.because.join(". "));
-        let demand = |rule: &RuleId| self.requirements.iter().find(|one| one.rule == *rule).map(Demand::from);
+        let demand = |rule: &RuleId| asked.get(rule).map(|requirement| Demand::from(*requirement));
         let verdict = |rule: &RuleId| Verdict {
             votes: votes(rule),
             demand: demand(rule),

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use standfast_core::name::{RuleId, ToolName};
 use standfast_core::policy::Effect;
 
+use crate::budget::{Budget, RuleClaim};
 use crate::call::{Call, ToolDefault};
 use crate::decision::Decision;
 use crate::policy::Policy;
@@ -50,6 +51,8 @@ pub enum Loosening {
     },
     /// They are still held, and fewer or other people can approve them.
     Approval,
+    /// The same happens to them, and a budget is gone or has more.
+    Budget,
 }
 
 /// Calls that became looser in the same way.
@@ -105,7 +108,21 @@ pub fn loosening(before: &Decision, after: &Decision) -> Option<Loosening> {
     }
     let is_implied = |old: &Requirement| after.requirements.iter().any(|new| implies(new, old));
     let both_hold = before.effect == Effect::Hold && after.effect == Effect::Hold;
-    (both_hold && !before.requirements.iter().all(is_implied)).then_some(Loosening::Approval)
+    if both_hold && !before.requirements.iter().all(is_implied) {
+        return Some(Loosening::Approval);
+    }
+    let is_kept = |old: &RuleClaim| after.budgets.iter().any(|new| keeps(&new.budget, &old.budget));
+    let may_run = before.effect != Effect::Deny && after.effect != Effect::Deny;
+    (may_run && !before.budgets.iter().all(is_kept)).then_some(Loosening::Budget)
+}
+
+/// Whether what is within one budget is within another: it counts the same, as much together, and has no more of it.
+fn keeps(new: &Budget, old: &Budget) -> bool {
+    new.sum == old.sum
+        && new.per.iter().all(|one| old.per.contains(one))
+        && new.limit <= old.limit
+        && new.window >= old.window
+        && new.over >= old.over
 }
 
 /// Whether meeting one requirement always meets another.
@@ -116,7 +133,8 @@ fn implies(new: &Requirement, old: &Requirement) -> bool {
         (Some(_), None) | (None, Some(_)) => false,
     };
     let forbids = new.self_approval == SelfApproval::Forbid || old.self_approval == SelfApproval::Allow;
-    people && forbids && new.quorum >= old.quorum
+    let fresh = old.sign_in_max_age.is_none_or(|old| new.sign_in_max_age.is_some_and(|new| new <= old));
+    people && forbids && fresh && new.quorum >= old.quorum
 }
 
 fn changes(old: &Policy, new: &Policy) -> Vec<PolicyChange> {

@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::template::{Part, parts};
 use crate::value::{ArgumentPath, Value};
 
 /// Bytes that a key may have.
@@ -18,12 +19,6 @@ const MAX_BYTES: usize = 512;
 pub struct KeyTemplate {
     text: String,
     parts: Vec<Part>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
-    Text(String),
-    Argument(ArgumentPath),
 }
 
 /// What names an effect.
@@ -63,34 +58,7 @@ impl fmt::Display for NoKey {
 impl KeyTemplate {
     /// Reads a template; `{{` and `}}` are braces.
     pub fn parse(text: &str) -> Result<KeyTemplate, String> {
-        let mut parts = Vec::new();
-        let mut plain = String::new();
-        let mut rest = text;
-        while let Some(at) = rest.find(['{', '}']) {
-            let (before, after) = rest.split_at(at);
-            plain.push_str(before);
-            if let Some(after) = after.strip_prefix("{{") {
-                plain.push('{');
-                rest = after;
-            } else if let Some(after) = after.strip_prefix("}}") {
-                plain.push('}');
-                rest = after;
-            } else {
-                let inside = after.strip_prefix('{').and_then(|after| after.split_once('}'));
-                let (path, after) = inside.ok_or_else(|| {
-                    format!("{text:?} has a brace without its other half; write {{{{ or }}}} for a brace")
-                })?;
-                let path = ArgumentPath::parse(path)?;
-                if path.is_plural() {
-                    return Err(format!("{path} may be many values; an effect key needs one"));
-                }
-                parts.extend((!plain.is_empty()).then(|| Part::Text(std::mem::take(&mut plain))));
-                parts.push(Part::Argument(path));
-                rest = after;
-            }
-        }
-        plain.push_str(rest);
-        parts.extend((!plain.is_empty()).then_some(Part::Text(plain)));
+        let parts = parts(text, "an effect key")?;
         if !parts.iter().any(|part| matches!(part, Part::Argument(_))) {
             return Err(format!(
                 "{text:?} names no argument, so that every call would have the same key; write {{ARGUMENT}}"

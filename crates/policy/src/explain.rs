@@ -11,7 +11,7 @@ use crate::call::{Call, ToolDefault};
 use crate::decision::Decision;
 use crate::matching::{ConditionTrace, RuleOutcome};
 use crate::policy::Policy;
-use crate::problem::Place;
+use crate::problem::RulePath;
 use crate::truth::Truth;
 
 /// Why a call is decided as it is.
@@ -31,7 +31,7 @@ pub struct RuleTrace {
     /// What it would do.
     pub effect: Effect,
     /// Where it stands.
-    pub place: Place,
+    pub place: RulePath,
     /// What it did.
     pub outcome: RuleOutcome,
     /// Its conditions.
@@ -101,7 +101,7 @@ impl fmt::Display for Explanation {
                 let said = match one.truth {
                     Truth::Yes => "yes",
                     Truth::No => "no",
-                    Truth::Unknown => "cannot be told",
+                    Truth::Unknown => "unknown",
                 };
                 writeln!(f, "  {}: wants {}, found {}: {said}", one.subject, one.wanted, one.found)?;
             }

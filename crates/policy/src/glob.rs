@@ -3,6 +3,7 @@
 //! Linear in the text for each star; no classes and no alternatives, so that a glob says what it looks like. Whether a text
 //! is a path that means something else than it says is [`is_roundabout`]; what that does to a rule is `matcher.rs`.
 
+use std::cell::OnceCell;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,12 @@ pub struct Glob {
     parts: Vec<Part>,
     /// The one text it matches, where it has no wildcards.
     literal: Option<String>,
+    /// What every text that it matches begins with.
+    begins: String,
+    /// What every text that it matches ends with.
+    ends: String,
+    /// The star between the two, where there is nothing else.
+    star: Option<Part>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,7 +57,13 @@ impl Glob {
         }
         let char_of = |part: &Part| if let Part::Char(c) = part { Some(*c) } else { None };
         let literal = parts.iter().map(char_of).collect();
-        Ok(Glob { text: text.to_owned(), parts, literal })
+        let begins: Vec<char> = parts.iter().map_while(char_of).collect();
+        let ends: Vec<char> = parts.iter().rev().map_while(char_of).collect();
+        let star = parts.get(begins.len()).copied().filter(|part| {
+            matches!(part, Part::Within | Part::Across) && begins.len() + 1 + ends.len() == parts.len()
+        });
+        let (begins, ends) = (begins.into_iter().collect(), ends.into_iter().rev().collect());
+        Ok(Glob { text: text.to_owned(), parts, literal, begins, ends, star })
     }
 
     /// The one text it matches, where it has no wildcards.
@@ -61,8 +74,8 @@ impl Glob {
 
     /// What every text that it matches begins with.
     #[must_use]
-    pub fn prefix(&self) -> String {
-        self.parts.iter().map_while(|part| if let Part::Char(c) = part { Some(*c) } else { None }).collect()
+    pub fn prefix(&self) -> &str {
+        &self.begins
     }
 
     /// A text that it matches.
@@ -78,17 +91,26 @@ impl Glob {
     /// Whether the whole text matches.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
+        self.fits(text, &OnceCell::new())
+    }
+
+    /// The same of a text whose characters are known after the first pattern that needs them.
+    pub(crate) fn fits(&self, text: &str, chars: &OnceCell<Vec<char>>) -> bool {
         if let Some(literal) = &self.literal {
             return literal == text;
         }
-        match self.parts.as_slice() {
-            [Part::Within] => return !text.contains('/'),
-            [Part::Across] => return true,
-            _ => {}
+        let Some(rest) = text.strip_prefix(self.begins.as_str()) else { return false };
+        if !rest.ends_with(self.ends.as_str()) {
+            return false;
         }
+        // One star between a beginning and an end, as most patterns are.
+        if let Some(star) = self.star {
+            let between = rest.strip_suffix(self.ends.as_str()).unwrap_or_default();
+            return star == Part::Across || !between.contains('/');
+        }
+        let text = chars.get_or_init(|| text.chars().collect());
         // Greedy with one way back for each kind of star: a star within a part gives up at the first slash, and then the
         // last star across parts takes one more.
-        let text: Vec<char> = text.chars().collect();
         let (mut at, mut part) = (0, 0);
         let mut within: Option<(usize, usize)> = None;
         let mut across: Option<(usize, usize)> = None;
@@ -249,7 +271,7 @@ mod tests {
             let chars: Vec<char> = text.chars().collect();
             prop_assert_eq!(glob.matches(&text), slowly(&glob.parts, &chars));
             if glob.matches(&text) {
-                prop_assert!(text.starts_with(&glob.prefix()));
+                prop_assert!(text.starts_with(glob.prefix()));
             }
         }
     }

@@ -169,7 +169,7 @@ impl std::error::Error for GrantRefusal {}
 /// Why a grant does not cover a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotCovered {
-    /// Its time is over.
+    /// It has expired.
     Expired,
     /// All its uses are taken.
     UsedUp,
@@ -227,7 +227,7 @@ pub fn propose(
     if decision.effect != Effect::Hold {
         return Err(GrantRefusal::NotHeld);
     }
-    if decision.grants == GrantRule::Never || decision.no_effect_key.is_some() {
+    if decision.grants == GrantRule::Never || decision.is_untold() {
         return Err(GrantRefusal::NotAllowed);
     }
     let limits = &policy.file().grants;
@@ -322,7 +322,7 @@ fn free(freedom: &Freedom, value: &Value) -> Result<Matcher, &'static str> {
             }
             let argv = Argv::of(first);
             if argv.opens_everything().is_some() {
-                return Err("its program runs whatever it is told");
+                return Err("its program can run any other program");
             }
             Tests { argv: Some(argv), ..Tests::default() }
         }
@@ -422,10 +422,7 @@ impl Grant {
             return Err(NotCovered::SchemaChanged);
         }
         let decision = held.decision;
-        if decision.effect != Effect::Hold
-            || decision.grants == GrantRule::Never
-            || decision.no_effect_key.is_some()
-        {
+        if decision.effect != Effect::Hold || decision.grants == GrantRule::Never || decision.is_untold() {
             return Err(NotCovered::NotForGrants);
         }
         let rules = answered(held.policy, decision, held.also);

@@ -133,22 +133,6 @@ impl Matcher {
         }
     }
 
-    /// The text that a value must be equal to, where this asks for nothing else.
-    pub(crate) fn text(&self) -> Option<&str> {
-        match self {
-            Matcher::Eq(Scalar::Text(text)) => Some(text),
-            Matcher::Eq(Scalar::Number(_) | Scalar::Bool(_)) | Matcher::In(_) | Matcher::Tests(_) => None,
-        }
-    }
-
-    /// The pattern that a command must fit, whatever else this asks for.
-    pub(crate) fn command(&self) -> Option<&Argv> {
-        match self {
-            Matcher::Eq(_) | Matcher::In(_) => None,
-            Matcher::Tests(tests) => tests.argv.as_ref().or(tests.argv_exact.as_ref()),
-        }
-    }
-
     /// The patterns of commands in it that say yes: not those under a `not`.
     pub(crate) fn commands(&self) -> Vec<&Argv> {
         match self {
@@ -171,7 +155,8 @@ impl Matcher {
 }
 
 impl Tests {
-    fn bounds(&self) -> [Option<&Decimal>; 4] {
+    /// The bounds of a number: above, at least, below, at most.
+    pub(crate) fn bounds(&self) -> [Option<&Decimal>; 4] {
         [self.gt.as_ref(), self.ge.as_ref(), self.lt.as_ref(), self.le.as_ref()]
     }
 

@@ -10,7 +10,7 @@ use standfast_core::policy::Effect;
 
 use crate::call::Call;
 use crate::matcher::{Globs, Matcher};
-use crate::problem::Place;
+use crate::problem::RulePath;
 use crate::rule::Rule;
 use crate::truth::Truth;
 use crate::value::{ArgumentPath, Value};
@@ -35,7 +35,7 @@ pub struct CheckedRule {
     /// What it does.
     pub effect: Effect,
     /// Where it stands.
-    pub place: Place,
+    pub place: RulePath,
     /// What it is about by that.
     pub scope: RuleScope,
     /// What it is known by: another digest is another rule.
@@ -44,7 +44,7 @@ pub struct CheckedRule {
     pub(crate) when: Option<Expression>,
 }
 
-/// What one condition of a rule came to.
+/// The result of one condition of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionTrace {
     /// What is looked at: `tool`, `agent`, `caller`, `session`, an argument, `when`.
@@ -53,7 +53,7 @@ pub struct ConditionTrace {
     pub wanted: String,
     /// What was found.
     pub found: String,
-    /// What that comes to.
+    /// The result.
     pub truth: Truth,
 }
 
@@ -66,6 +66,49 @@ pub enum RuleOutcome {
     Match(Effect),
 }
 
+impl RuleOutcome {
+    /// What conditions that come to this mean for a rule with this effect.
+    pub(crate) fn of(effect: Effect, truth: Truth) -> RuleOutcome {
+        let counts = match effect {
+            Effect::Allow => truth == Truth::Yes,
+            Effect::Hold | Effect::Deny => truth != Truth::No,
+        };
+        if counts { RuleOutcome::Match(effect) } else { RuleOutcome::NoMatch }
+    }
+}
+
+/// What most rules of a long list are: a name and an effect, side by side in memory.
+#[derive(Debug)]
+pub(crate) struct RuleHead {
+    pub(crate) id: RuleId,
+    pub(crate) effect: Effect,
+    /// No reason, terms, approvers, times, keys, budgets or calls before the call.
+    pub(crate) says_nothing_else: bool,
+}
+
+impl RuleHead {
+    pub(crate) fn of(rule: &CheckedRule) -> RuleHead {
+        let written = &rule.rule;
+        // What a rule matches, and what it is tried with, is not what it says.
+        let bare = Rule {
+            id: written.id.clone(),
+            allow: written.allow.clone(),
+            hold: written.hold.clone(),
+            deny: written.deny.clone(),
+            agent: written.agent.clone(),
+            caller: written.caller.clone(),
+            session: written.session.clone(),
+            conditions: written.conditions.clone(),
+            when: written.when.clone(),
+            examples: written.examples.clone(),
+            counterexamples: written.counterexamples.clone(),
+            position: written.position,
+            ..Rule::default()
+        };
+        RuleHead { id: rule.id.clone(), effect: rule.effect, says_nothing_else: *written == bare }
+    }
+}
+
 impl CheckedRule {
     /// The tools that it names one by one.
     pub fn literal_tools(&self) -> impl Iterator<Item = &str> {
@@ -76,12 +119,12 @@ impl CheckedRule {
     /// Whether it matches, and what it then does.
     #[must_use]
     pub fn test(&self, call: &Call) -> RuleOutcome {
-        let truth = self.static_truth(call);
-        let counts = match self.effect {
-            Effect::Allow => truth == Truth::Yes,
-            Effect::Hold | Effect::Deny => truth != Truth::No,
-        };
-        if !counts {
+        self.outcome(call, self.static_truth(call))
+    }
+
+    /// The same where it is known what its conditions come to, all but its expression.
+    pub(crate) fn outcome(&self, call: &Call, truth: Truth) -> RuleOutcome {
+        if RuleOutcome::of(self.effect, truth) == RuleOutcome::NoMatch {
             return RuleOutcome::NoMatch;
         }
         match self.when.as_ref().map(|when| when.evaluate(call)) {
@@ -92,12 +135,12 @@ impl CheckedRule {
         }
     }
 
-    fn static_truth(&self, call: &Call) -> Truth {
-        let names = self.tool_truth(call).and(self.agent_truth(call));
-        if names == Truth::No {
-            return Truth::No;
+    /// What its conditions come to, all but its expression.
+    pub(crate) fn static_truth(&self, call: &Call) -> Truth {
+        let mut truth = self.names_truth(call);
+        if truth != Truth::No {
+            truth = truth.and(readable(call));
         }
-        let mut truth = names.and(self.caller_truth(call)).and(self.session_truth(call)).and(readable(call));
         for (path, matcher) in &self.rule.conditions {
             if truth == Truth::No {
                 break;
@@ -105,6 +148,15 @@ impl CheckedRule {
             truth = truth.and(argument_truth(path, matcher, call));
         }
         truth
+    }
+
+    /// What it says of tool, agent, caller and session.
+    pub(crate) fn names_truth(&self, call: &Call) -> Truth {
+        let names = self.tool_truth(call).and(self.agent_truth(call));
+        if names == Truth::No {
+            return Truth::No;
+        }
+        names.and(self.caller_truth(call)).and(self.session_truth(call))
     }
 
     fn tool_truth(&self, call: &Call) -> Truth {
@@ -217,17 +269,21 @@ fn shown(value: Option<&Value>) -> String {
 }
 
 /// What cannot be read can be told nothing of.
-fn readable(call: &Call) -> Truth {
+pub(crate) fn readable(call: &Call) -> Truth {
     if call.arguments.value().is_some() { Truth::Yes } else { Truth::Unknown }
 }
 
 /// Of several values all must say the same; otherwise it cannot be told.
 pub(crate) fn argument_truth(path: &ArgumentPath, matcher: &Matcher, call: &Call) -> Truth {
-    let Some(arguments) = call.arguments.value() else { return Truth::Unknown };
+    call.arguments.value().map_or(Truth::Unknown, |arguments| all_say(path, matcher, arguments))
+}
+
+/// The same of any value.
+pub(crate) fn all_say(path: &ArgumentPath, matcher: &Matcher, root: &Value) -> Truth {
     if !path.is_plural() {
-        return matcher.test(path.find_one(arguments));
+        return matcher.test(path.find_one(root));
     }
-    let mut said = path.find(arguments).into_iter().map(|value| matcher.test(value));
+    let mut said = path.find(root).into_iter().map(|value| matcher.test(value));
     let first = said.next().unwrap_or(Truth::Unknown);
     if said.all(|truth| truth == first) { first } else { Truth::Unknown }
 }

@@ -9,16 +9,17 @@ use standfast_core::name::{AgentName, ToolName};
 use crate::call::Call;
 use crate::check;
 use crate::examples;
-use crate::index::Index;
-use crate::matching::{CheckedRule, RuleScope};
-use crate::problem::{Place, Problem, Severity};
+use crate::index::{Candidate, Index};
+use crate::matching::{CheckedRule, RuleHead, RuleScope};
+use crate::prepared_policy::{PreparedPolicy, Reading};
+use crate::problem::{Problem, RulePath, Severity};
 use crate::rule::{PolicyFile, Rule};
 
 /// Rules that stand somewhere else than at the top of the file: with an agent or with a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScopedRules {
     /// Where the list stands.
-    pub place: Place,
+    pub place: RulePath,
     /// The agent that it stands with.
     pub agent: Option<AgentName>,
     /// The tool that it stands with.
@@ -32,8 +33,33 @@ pub struct ScopedRules {
 pub struct Policy {
     file: PolicyFile,
     rules: Vec<CheckedRule>,
+    /// Of each rule what a decision always needs.
+    heads: Vec<RuleHead>,
+    /// What its rules ask for beside an effect.
+    wishes: Wishes,
     index: Index,
+    /// Their conditions, ready to be asked of many rules at once.
+    prepared: PreparedPolicy,
     digest: Digest,
+}
+
+/// What some rule asks for beside an effect; looked up once, for it is asked for every call.
+#[derive(Debug, Default)]
+struct Wishes {
+    preconditions: bool,
+    effect_keys: bool,
+    budgets: bool,
+}
+
+impl Wishes {
+    fn of(rules: &[CheckedRule]) -> Wishes {
+        let any = |asks: fn(&Rule) -> bool| rules.iter().any(|rule| asks(&rule.rule));
+        Wishes {
+            preconditions: any(|rule| rule.precondition.is_some()),
+            effect_keys: any(|rule| rule.effect_key.is_some()),
+            budgets: any(|rule| !rule.budgets.is_empty()),
+        }
+    }
 }
 
 /// A policy, or why there is none; warnings either way.
@@ -49,7 +75,7 @@ pub struct Compilation {
 #[must_use]
 pub fn compile(file: &PolicyFile, scoped: &[ScopedRules]) -> Compilation {
     let mut problems = Vec::new();
-    let section = Place::default().key("policy");
+    let section = RulePath::default().key("policy");
     for (name, hours) in &file.business_hours {
         if let Some(why) = hours.misfit() {
             let at = section.key("business_hours").key(name);
@@ -106,9 +132,11 @@ pub fn compile(file: &PolicyFile, scoped: &[ScopedRules]) -> Compilation {
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
         return Compilation { policy: None, problems };
     }
-    let index = Index::of(&rules);
+    let (index, prepared) = (Index::of(&rules), PreparedPolicy::of(&rules));
     let digest = digest_of(file, &rules);
-    Compilation { policy: Some(Policy { file: file.clone(), rules, index, digest }), problems }
+    let (heads, wishes) = (rules.iter().map(RuleHead::of).collect(), Wishes::of(&rules));
+    let policy = Policy { file: file.clone(), rules, heads, wishes, index, prepared, digest };
+    Compilation { policy: Some(policy), problems }
 }
 
 fn digest_of(file: &PolicyFile, rules: &[CheckedRule]) -> Digest {
@@ -137,7 +165,7 @@ impl Policy {
     pub fn without_rules() -> Policy {
         let file = PolicyFile::default();
         let digest = digest_of(&file, &[]);
-        Policy { file, rules: Vec::new(), index: Index::default(), digest }
+        Policy::of_file(file, digest)
     }
 
     /// A policy that says nothing at all: tools decide.
@@ -145,7 +173,12 @@ impl Policy {
     pub fn silent() -> Policy {
         let file = PolicyFile { high_risk_tools: Vec::new(), ..PolicyFile::default() };
         let digest = digest_of(&file, &[]);
-        Policy { file, rules: Vec::new(), index: Index::default(), digest }
+        Policy::of_file(file, digest)
+    }
+
+    fn of_file(file: PolicyFile, digest: Digest) -> Policy {
+        let (heads, wishes, index) = (Vec::new(), Wishes::default(), Index::default());
+        Policy { file, rules: Vec::new(), heads, wishes, index, prepared: PreparedPolicy::default(), digest }
     }
 
     /// Whether only what a tool says of itself counts for its calls.
@@ -153,6 +186,26 @@ impl Policy {
     pub fn is_silent_about(&self, tool: &ToolName) -> bool {
         let is_high_risk = self.file.high_risk_tools.iter().any(|name| name == tool.as_str());
         self.rules.is_empty() && !is_high_risk && self.file.default == standfast_core::policy::Effect::Hold
+    }
+
+    /// The same policy, with each of its rules as this function leaves it; none if that makes a mistake of one. Examples are
+    /// left out: they are about the rules as they were.
+    #[must_use]
+    pub fn with_rules(&self, change: impl Fn(&mut Rule)) -> Option<Policy> {
+        let file = PolicyFile { rules: Vec::new(), ..self.file.clone() };
+        let changed = |checked: &CheckedRule| {
+            let mut rule = Rule {
+                examples: Vec::new(),
+                counterexamples: Vec::new(),
+                position: None,
+                ..checked.rule.clone()
+            };
+            change(&mut rule);
+            let RuleScope { agent, tool } = checked.scope.clone();
+            ScopedRules { place: checked.place.clone(), agent, tool, rules: vec![rule] }
+        };
+        let rules: Vec<ScopedRules> = self.rules.iter().map(changed).collect();
+        compile(&file, &rules).policy
     }
 
     /// The file, without the rules of agents and tools.
@@ -176,7 +229,19 @@ impl Policy {
     /// Whether a rule wants something looked at before people are asked.
     #[must_use]
     pub fn has_preconditions(&self) -> bool {
-        self.rules.iter().any(|rule| rule.rule.precondition.is_some())
+        self.wishes.preconditions
+    }
+
+    /// Whether a rule names what calls do in the world.
+    #[must_use]
+    pub fn names_effects(&self) -> bool {
+        self.wishes.effect_keys
+    }
+
+    /// Whether a rule has a budget.
+    #[must_use]
+    pub fn has_budgets(&self) -> bool {
+        self.wishes.budgets
     }
 
     /// Whether there may be standing approvals at all: a file without rules that says nothing of them has none.
@@ -192,7 +257,17 @@ impl Policy {
     }
 
     /// The rules that can be about a call, in the order of the file.
-    pub(crate) fn candidates(&self, call: &Call) -> impl Iterator<Item = &CheckedRule> {
-        self.index.candidates(call).into_iter().filter_map(|no| self.rules.get(no))
+    pub(crate) fn candidates(&self, call: &Call) -> Vec<Candidate> {
+        self.index.candidates(call)
+    }
+
+    /// A call as the rules see it.
+    pub(crate) fn read<'a>(&'a self, call: &'a Call) -> Reading<'a> {
+        self.prepared.read(call)
+    }
+
+    /// What a decision always needs of a rule.
+    pub(crate) fn head(&self, no: usize) -> Option<&RuleHead> {
+        self.heads.get(no)
     }
 }

@@ -15,27 +15,27 @@ pub enum Step {
 
 /// Where something stands, from the section that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Place(pub Vec<Step>);
+pub struct RulePath(pub Vec<Step>);
 
-impl Place {
+impl RulePath {
     /// A key below this place.
     #[must_use]
-    pub fn key(&self, key: &str) -> Place {
+    pub fn key(&self, key: &str) -> RulePath {
         let mut steps = self.0.clone();
         steps.push(Step::Key(key.to_owned()));
-        Place(steps)
+        RulePath(steps)
     }
 
     /// An item of this list.
     #[must_use]
-    pub fn item(&self, index: usize) -> Place {
+    pub fn item(&self, index: usize) -> RulePath {
         let mut steps = self.0.clone();
         steps.push(Step::Item(index));
-        Place(steps)
+        RulePath(steps)
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RulePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (no, step) in self.0.iter().enumerate() {
             match step {
@@ -61,7 +61,7 @@ pub enum Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Where.
-    pub place: Place,
+    pub place: RulePath,
     /// What is wrong.
     pub what: String,
     /// What to do.
@@ -73,13 +73,13 @@ pub struct Problem {
 impl Problem {
     /// A mistake that keeps the policy from being used.
     #[must_use]
-    pub fn error(place: Place, what: impl Into<String>, help: impl Into<String>) -> Problem {
+    pub fn error(place: RulePath, what: impl Into<String>, help: impl Into<String>) -> Problem {
         Problem { place, what: what.into(), help: help.into(), severity: Severity::Error }
     }
 
     /// Something that is taken, and that people should know.
     #[must_use]
-    pub fn warning(place: Place, what: impl Into<String>, help: impl Into<String>) -> Problem {
+    pub fn warning(place: RulePath, what: impl Into<String>, help: impl Into<String>) -> Problem {
         Problem { place, what: what.into(), help: help.into(), severity: Severity::Warning }
     }
 }

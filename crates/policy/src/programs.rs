@@ -59,7 +59,7 @@ fn without_version(name: &str) -> &str {
     name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
 }
 
-/// Whether a program runs whatever it is told.
+/// Whether a program can run other programs.
 pub(crate) fn is_wrapper(program: &str) -> bool {
     let name = name_of(program);
     has(WRAPPERS, &name) || has(WRAPPERS, without_version(&name))

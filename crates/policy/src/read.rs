@@ -6,7 +6,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
-use crate::problem::{Place, Problem, nearest};
+use crate::problem::{Problem, RulePath, nearest};
 use crate::rule::{PolicyFile, Rule};
 
 /// The keys of the section.
@@ -29,6 +29,7 @@ pub const RULE_KEYS: &[&str] = &[
     "approvers",
     "quorum",
     "self_approval",
+    "sign_in_max_age",
     "remind_after",
     "escalate_after",
     "escalate_to",
@@ -56,7 +57,7 @@ const BY_ITEM: &[&str] =
 #[must_use]
 pub fn read(section: &Json) -> (PolicyFile, Vec<Problem>) {
     let mut problems = Vec::new();
-    let place = Place::default().key("policy");
+    let place = RulePath::default().key("policy");
     let Json::Object(section) = section else {
         let help = "write keys below it, such as `rules:`";
         problems.push(Problem::error(place, "`policy` must be a mapping of keys to values", help));
@@ -75,7 +76,7 @@ pub fn read(section: &Json) -> (PolicyFile, Vec<Problem>) {
 
 /// Reads a list of rules, of the file or of an agent or tool.
 #[must_use]
-pub fn read_rules(list: &Json, place: &Place, problems: &mut Vec<Problem>) -> Vec<Rule> {
+pub fn read_rules(list: &Json, place: &RulePath, problems: &mut Vec<Problem>) -> Vec<Rule> {
     let Json::Array(items) = list else {
         let help = "write it as a list: `- {id: …, hold: TOOL}`";
         problems.push(Problem::error(place.clone(), format!("`{place}` must be a list"), help));
@@ -111,7 +112,7 @@ pub fn read_rules(list: &Json, place: &Place, problems: &mut Vec<Problem>) -> Ve
 /// What of an object can be read, key by key.
 fn keys(
     object: &Map<String, Json>,
-    (known, place): (&[&str], &Place),
+    (known, place): (&[&str], &RulePath),
     problems: &mut Vec<Problem>,
     read: fn(&str, &Json) -> Option<String>,
 ) -> Map<String, Json> {
@@ -163,7 +164,7 @@ fn whole<T: DeserializeOwned>(key: &str, value: &Json) -> Option<String> {
 }
 
 /// Serde's words, with what they propose as the help.
-fn wrong(place: Place, why: &str) -> Problem {
+fn wrong(place: RulePath, why: &str) -> Problem {
     let (what, help) = match why.split_once("; ") {
         Some((what, help)) => (what.to_owned(), help.to_owned()),
         None => match why.split_once(", expected ") {

@@ -141,6 +141,9 @@ pub struct Rule {
     /// Whether whoever started the run may be one of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub self_approval: Option<SelfApproval>,
+    /// How long ago whoever approves may have signed in at the identity provider (`max_age` of OpenID Connect).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sign_in_max_age: Option<Span>,
     /// How long before people are reminded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remind_after: Option<Span>,

@@ -3,7 +3,7 @@
 //! What cannot be told never loosens and always tightens: an allow counts only `Yes`, a hold or deny everything but `No`.
 //! Knows nothing else.
 
-/// What a condition comes to.
+/// The result of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Truth {
     /// It does not hold.

@@ -241,7 +241,7 @@ impl ArgumentPath {
         })
     }
 
-    /// Puts a value there; false where the way leads through something that is no object.
+    /// Puts a value there; false where the way leads through something that is not an object.
     pub(crate) fn put(&self, root: &mut Value, value: Value) -> bool {
         let mut at = root;
         for step in &self.0 {

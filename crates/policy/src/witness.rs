@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use standfast_core::name::{AgentName, SessionId, ToolName, UserId};
 
+use crate::budget::Dimension;
 use crate::call::Call;
 use crate::decimal::Decimal;
 use crate::matcher::{Globs, Matcher, Scalar, Tests};
@@ -60,6 +61,16 @@ pub(crate) fn witnesses(policies: &[&Policy]) -> (Vec<Call>, Coverage) {
     (calls, coverage)
 }
 
+/// Calls that a policy has something to say of: the examples of its rules, and one at every corner of their conditions.
+#[must_use]
+pub fn example_calls(policy: &Policy) -> Vec<Call> {
+    let written = policy.rules().iter().flat_map(|rule| {
+        let examples = rule.rule.examples.iter();
+        examples.filter_map(|example| crate::examples::call(rule, example).ok())
+    });
+    written.chain(witnesses(&[policy]).0).collect()
+}
+
 fn tools_of(rule: &CheckedRule) -> Vec<String> {
     match &rule.scope.tool {
         Some(tool) => vec![tool.to_string()],
@@ -82,6 +93,7 @@ impl Corners {
         let mut sessions: BTreeSet<String> = BTreeSet::new();
         let mut callers: Vec<Person> = UserId::new("somebody").ok().map(Person::of).into_iter().collect();
         let mut matchers: BTreeMap<&ArgumentPath, Vec<&Matcher>> = BTreeMap::new();
+        let mut summed: BTreeSet<&ArgumentPath> = BTreeSet::new();
         for rule in rules {
             agents.extend(rule.scope.agent.iter().map(ToString::to_string));
             agents.extend(rule.rule.agent.iter().flat_map(examples));
@@ -104,6 +116,16 @@ impl Corners {
             for (path, matcher) in &rule.rule.conditions {
                 matchers.entry(path).or_default().push(matcher);
             }
+            for budget in &rule.rule.budgets {
+                let apart = budget.per.iter().filter_map(|dimension| match dimension {
+                    Dimension::Argument(path) => Some(path),
+                    Dimension::Tool | Dimension::Agent | Dimension::Owner => None,
+                });
+                for path in apart.chain(&budget.sum) {
+                    matchers.entry(path).or_default();
+                }
+                summed.extend(&budget.sum);
+            }
         }
         let has_sessions = !sessions.is_empty();
         let mut sessions: Vec<Option<SessionId>> =
@@ -114,7 +136,17 @@ impl Corners {
             agents: agents.iter().filter_map(|name| AgentName::new(name).ok()).collect(),
             callers,
             sessions,
-            arguments: matchers.into_iter().map(|(path, all)| (path.clone(), values(&all))).collect(),
+            arguments: matchers
+                .into_iter()
+                .map(|(path, all)| {
+                    let mut values = values(&all);
+                    let is_number = |value: &Option<Value>| matches!(value, Some(Value::Number(Some(_))));
+                    if summed.contains(path) && !values.iter().any(is_number) {
+                        values.push(Some(Value::Number(Some(Decimal::from(1)))));
+                    }
+                    (path.clone(), values)
+                })
+                .collect(),
         }
     }
 

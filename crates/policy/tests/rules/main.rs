@@ -9,3 +9,4 @@ mod common;
 mod policy_page;
 mod problems;
 mod properties;
+mod rehearsed;

@@ -156,6 +156,18 @@ fn each_mistake_has_its_place_and_a_proposal() {
             "0 or more",
         ),
         (
+            "{rules: [{id: a, allow: x, budgets: [{name: 'b c', limit: 1, window: 1d}]}]}",
+            "policy.rules[0].budgets[0].name",
+            "is not a name",
+            "letters, digits",
+        ),
+        (
+            "{rules: [{id: a, allow: x, budgets: [{name: b, limit: 1, window: 1d, per: [/a/*]}]}]}",
+            "policy.rules[0].budgets[0].per",
+            "many values",
+            "one argument",
+        ),
+        (
             "{rules: [{id: a, allow: x, budgets: [{name: b, limit: 1, window: 1d, over: allow}]}]}",
             "policy.rules[0].budgets[0].over",
             "is none",
@@ -333,11 +345,19 @@ fn several_rules_add_up() {
     assert_eq!(decision.terms.on_deny, Some(standfast_core::hold::OnDeny::Cancel));
     assert_eq!((decision.risk, decision.reversible), (Some(standfast_core::hold::Risk::High), Some(false)));
     assert_eq!(decision.effect_keys[0].as_str(), "refund:p1");
-    assert_eq!(decision.budgets.len(), 1);
+    let claims: Vec<(&str, &str, String)> = decision
+        .budgets
+        .iter()
+        .map(|one| (one.rule.as_str(), one.claim.account.as_str(), one.claim.amount.to_string()))
+        .collect();
+    assert_eq!(claims, [("rule:small", r#"["rule:small","daily"]"#, "5".to_owned())]);
     let verdicts = decision.verdicts();
     assert_eq!(verdicts.iter().map(|one| (one.rule.to_string(), one.votes)).collect::<Vec<_>>(), asked);
     let no_key = policy_of.decide(&call("refund", r#"{"env":"dev","amount":5}"#), ToolDefault::ChangesWorld);
     assert!(no_key.no_effect_key.is_some() && no_key.effect == Effect::Hold);
+    let unclear = policy_of.decide(&call("refund", r#"{"payment":"p1"}"#), ToolDefault::ChangesWorld);
+    assert!(unclear.no_budget_claim.unwrap().contains("argument amount is missing"));
+    assert!(unclear.decided_by.iter().any(|rule| rule.as_str() == "policy:no_budget_claim"));
 }
 
 /// `diff` finds what became looser with an example, `explain` says why, a back-test counts by rule.
@@ -368,6 +388,22 @@ fn diff_explain_and_back_test() {
         &|_| ToolDefault::ChangesWorld,
     );
     assert_eq!(fewer.looser.iter().map(|class| class.loosening).collect::<Vec<_>>(), [Loosening::Approval]);
+    let budget = |more: &str| {
+        policy(&format!("{{rules: [{{id: a, allow: refund, budgets: [{{name: b, sum: amount, {more}}}]}}]}}"))
+    };
+    let day = budget("limit: 100, window: 1d, per: [owner]");
+    let looser = |new: &str| {
+        let found = diff(&day, &budget(new), &[], &|_| ToolDefault::ChangesWorld).looser;
+        found.iter().map(|class| class.loosening).collect::<Vec<_>>()
+    };
+    assert_eq!(looser("limit: 100, window: 2d"), []);
+    for new in [
+        "limit: 101, window: 1d, per: [owner]",
+        "limit: 100, window: 23h",
+        "limit: 9, window: 1d, per: [owner, tool]",
+    ] {
+        assert_eq!(looser(new), [Loosening::Budget], "{new}");
+    }
 
     let explained = old.explain(&call("refund", r#"{"amount":150}"#), ToolDefault::ChangesWorld).to_string();
     assert!(explained.contains("hold: decided by policy:default"), "{explained}");
@@ -376,7 +412,7 @@ fn diff_explain_and_back_test() {
         "{explained}"
     );
     let missing = old.explain(&call("refund", "{}"), ToolDefault::ChangesWorld).to_string();
-    assert!(missing.contains("amount: wants > 5000, found nothing: cannot be told"), "{missing}");
+    assert!(missing.contains("amount: wants > 5000, found nothing: unknown"), "{missing}");
 
     let recorded = |id: &str, amount: &str, outcome| RecordedCall {
         id: id.to_owned(),

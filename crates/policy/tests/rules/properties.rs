@@ -1,13 +1,12 @@
 //! What is true of every policy: nothing that tightens loosens, only allow rules loosen and only against the default, grants
-//! cover no more than was shown, votes come out alike in any order.
+//! cover no more than was shown. Votes are the core's (`crates/core/tests/votes.rs`).
 
 use super::common::call;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use standfast_core::approver::{Approver, Person, SelfApproval};
 use standfast_core::digest;
 use standfast_core::hold::OnTimeout;
-use standfast_core::name::{GrantId, GroupName, RuleId, UserId};
+use standfast_core::name::{GrantId, RuleId, UserId};
 use standfast_core::policy::Effect;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_policy::call::{Call, ToolDefault};
@@ -16,7 +15,6 @@ use standfast_policy::diff::{Loosening, diff};
 use standfast_policy::grant::{Freedom, Grant, GrantReach, GrantRequest, HeldCall, propose};
 use standfast_policy::matching::RuleOutcome;
 use standfast_policy::policy::{Policy, compile};
-use standfast_policy::quorum::{Ballot, BallotState, Electorate, Requirement, VoteAction};
 use standfast_policy::rule::PolicyFile;
 use standfast_policy::value::{ArgumentPath, Arguments};
 use standfast_policy::witness::Coverage;
@@ -25,8 +23,8 @@ fn tools() -> impl Strategy<Value = &'static str> {
     prop_oneof![Just("refund"), Just("pay"), Just("re*"), Just("*")]
 }
 
-/// What a rule asks of the arguments.
-fn conditions() -> impl Strategy<Value = Json> {
+/// What a rule asks of the arguments. Boxed, as what follows: side by side they are more than a test's stack.
+fn conditions() -> BoxedStrategy<Json> {
     let amount = prop_oneof![
         Just(None),
         (0_i64..6, 0_i64..6).prop_map(|(a, b)| Some(json!({ "ge": a.min(b), "le": a.max(b) }))),
@@ -46,16 +44,103 @@ fn conditions() -> impl Strategy<Value = Json> {
         1 => Just(Some(json!({ "argv": ["git", ["log", "status"]] }))),
         1 => Just(Some(json!({ "not": { "argv": ["git", "push"] } }))),
     ];
-    (amount, currency, command).prop_map(|(amount, currency, command)| {
-        let all = [("amount", amount), ("currency", currency), ("command", command)];
-        all.into_iter()
-            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-            .collect::<serde_json::Map<_, _>>()
-            .into()
-    })
+    (amount, currency, command)
+        .prop_map(|(amount, currency, command)| {
+            asked([("amount", amount), ("currency", currency), ("command", command)])
+        })
+        .boxed()
 }
 
-fn rule(effect: &'static str) -> impl Strategy<Value = Json> {
+fn asked<const N: usize>(all: [(&str, Option<Json>); N]) -> Json {
+    all.into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+/// The same with every kind of test, alone and together with others, and a path to several values.
+fn wide_conditions() -> BoxedStrategy<Json> {
+    let amount = prop_oneof![
+        2 => Just(None),
+        1 => (0_i64..6, 0_i64..6).prop_map(|(a, b)| Some(json!([a, b]))),
+        1 => (0_i64..6, 0_i64..6).prop_map(|(a, b)| Some(json!({ "in": [a, 3, b], "ge": 1 }))),
+        1 => (0_i64..6).prop_map(|a| Some(json!({ "eq": a }))),
+        1 => (0_i64..6).prop_map(|a| Some(json!({ "present": true, "gt": a, "not": { "eq": 4 } }))),
+        1 => (0_i64..6).prop_map(|a| Some(json!({ "any": [{ "lt": a }, { "eq": 5 }] }))),
+        1 => (0_i64..6).prop_map(|a| Some(json!({ "ge": a, "lt": 7 }))),
+        1 => Just(Some(json!([3, "3"]))),
+    ];
+    let currency = prop_oneof![
+        2 => Just(None),
+        1 => Just(Some(json!({ "in": ["EUR", "GBP"], "glob": ["*R", "?B*"] }))),
+        1 => Just(Some(json!({ "not": { "in": ["USD"] } }))),
+        1 => Just(Some(json!({ "glob": "**/*D" }))),
+        1 => Just(Some(json!({ "glob": ["**", "E?"] }))),
+        1 => Just(Some(json!({ "eq": "USD", "present": true }))),
+        1 => Just(Some(json!(["EUR", "CHF"]))),
+        1 => Just(Some(json!(7))),
+        1 => Just(Some(json!(true))),
+        1 => Just(Some(json!([true, "EUR", 7]))),
+        1 => Just(Some(json!({ "not": { "glob": "E*" } }))),
+        1 => Just(Some(json!({ "any": [{ "not": { "any": ["EUR", true] } }, { "present": true, "glob": "?S*" }] }))),
+        1 => Just(Some(json!({ "not": { "not": { "in": ["EUR", "USD"] } } }))),
+    ];
+    let command = prop_oneof![
+        3 => Just(None),
+        1 => Just(Some(json!({ "argv": [["git", "hg"], "push"] }))),
+        1 => Just(Some(json!({ "argv": ["git", ["log", "status"]] }))),
+        1 => Just(Some(json!({ "argv_exact": ["git", "status"] }))),
+        1 => Just(Some(json!({ "any": [{ "argv": ["git", "push"] }, "x"] }))),
+    ];
+    let price = prop_oneof![
+        6 => Just(None),
+        1 => Just(Some(json!({ "ge": 1 }))),
+        1 => Just(Some(json!([2, 3]))),
+        1 => Just(Some(json!({ "not": { "lt": 2 } }))),
+        1 => Just(Some(json!({ "any": [{ "present": false }, { "ge": 2, "le": 3 }] }))),
+        1 => Just(Some(json!({ "glob": "x*" }))),
+        1 => Just(Some(json!({ "present": true }))),
+    ];
+    (amount, currency, command, price)
+        .prop_map(|(amount, currency, command, price)| {
+            asked([
+                ("amount", amount),
+                ("currency", currency),
+                ("command", command),
+                ("/items/*/price", price),
+            ])
+        })
+        .boxed()
+}
+
+/// A rule with these, for some agents, callers or sessions.
+fn wide_rule(effect: &'static str) -> BoxedStrategy<Json> {
+    let names = prop_oneof![
+        6 => Just(json!({})),
+        1 => Just(json!({ "agent": "h*" })),
+        1 => Just(json!({ "agent": "other" })),
+        1 => Just(json!({ "session": "s*" })),
+        1 => Just(json!({ "caller": ["user:olga"] })),
+        1 => Just(json!({ "caller": ["user:ann"] })),
+    ];
+    (rule(effect), wide_conditions(), any::<bool>(), names)
+        .prop_map(|(mut rule, conditions, is_wide, names)| {
+            if is_wide {
+                rule["where"] = conditions;
+            }
+            for (key, value) in names.as_object().into_iter().flatten() {
+                rule[key] = value.clone();
+            }
+            rule
+        })
+        .boxed()
+}
+
+fn any_wide_rule() -> BoxedStrategy<Json> {
+    prop_oneof![wide_rule("allow"), wide_rule("hold"), wide_rule("deny")].boxed()
+}
+
+fn rule(effect: &'static str) -> BoxedStrategy<Json> {
     let hold = (
         proptest::option::of(prop_oneof![
             Just(json!(["group:ops"])),
@@ -71,8 +156,8 @@ fn rule(effect: &'static str) -> impl Strategy<Value = Json> {
             Just("cancel")
         ]),
     );
-    (tools(), conditions(), proptest::bool::weighted(0.2), hold).prop_map(
-        move |(tool, conditions, only, (approvers, quorum, expire, on_timeout))| {
+    (tools(), conditions(), proptest::bool::weighted(0.2), hold)
+        .prop_map(move |(tool, conditions, only, (approvers, quorum, expire, on_timeout))| {
             let mut rule = json!({ effect: tool, "where": conditions });
             if only {
                 rule["agent"] = json!("helper");
@@ -91,12 +176,12 @@ fn rule(effect: &'static str) -> impl Strategy<Value = Json> {
                 });
             }
             rule
-        },
-    )
+        })
+        .boxed()
 }
 
-fn any_rule() -> impl Strategy<Value = Json> {
-    prop_oneof![rule("allow"), rule("hold"), rule("deny")]
+fn any_rule() -> BoxedStrategy<Json> {
+    prop_oneof![rule("allow"), rule("hold"), rule("deny")].boxed()
 }
 
 fn policy(default: &str, rules: &[Json]) -> Policy {
@@ -128,7 +213,10 @@ fn any_call() -> impl Strategy<Value = Call> {
         Just(Some("\"EUR\"")),
         Just(Some("\"USD\"")),
         Just(Some("\"../E\"")),
-        Just(Some("7"))
+        Just(Some("7")),
+        Just(Some("true")),
+        Just(Some("false")),
+        Just(Some("null"))
     ];
     let command = prop_oneof![
         Just(None),
@@ -137,18 +225,30 @@ fn any_call() -> impl Strategy<Value = Call> {
         Just(Some("\"git log; git push\"")),
         Just(Some("\"sudo git log\"")),
         Just(Some("[\"git\",\"status\"]")),
+        Just(Some("\"$x push\"")),
+    ];
+    let items = prop_oneof![
+        3 => Just(None),
+        1 => Just(Some("[]")),
+        1 => Just(Some("[{\"price\":2},{\"price\":3}]")),
+        1 => Just(Some("[{\"price\":0},{}]")),
+        1 => Just(Some("[{\"price\":2},{\"price\":2.5},{\"price\":\"xy\"}]")),
+        1 => Just(Some("[{\"price\":2.25},{\"price\":2.75}]")),
     ];
     let broken = proptest::bool::weighted(0.05);
-    (tool, amount, currency, command, broken).prop_map(|(tool, amount, currency, command, broken)| {
-        let members = [
-            amount.map(|value| format!("\"amount\":{value}")),
-            currency.map(|value| format!("\"currency\":{value}")),
-            command.map(|value| format!("\"command\":{value}")),
-        ];
-        let members: Vec<String> = members.into_iter().flatten().collect();
-        let text = format!("{{{}{}", members.join(","), if broken { "" } else { "}" });
-        call(tool, &text)
-    })
+    (tool, amount, currency, command, items, broken).prop_map(
+        |(tool, amount, currency, command, items, broken)| {
+            let members = [
+                amount.map(|value| format!("\"amount\":{value}")),
+                currency.map(|value| format!("\"currency\":{value}")),
+                command.map(|value| format!("\"command\":{value}")),
+                items.map(|value| format!("\"items\":{value}")),
+            ];
+            let members: Vec<String> = members.into_iter().flatten().collect();
+            let text = format!("{{{}{}", members.join(","), if broken { "" } else { "}" });
+            call(tool, &text)
+        },
+    )
 }
 
 fn tool_default() -> impl Strategy<Value = ToolDefault> {
@@ -174,8 +274,8 @@ proptest! {
     /// C32: no added hold or deny rule makes any call looser, whatever it says; and what other hold rules ask for stays.
     #[test]
     fn no_hold_or_deny_rule_loosens(
-        rules in proptest::collection::vec(any_rule(), 0..5),
-        added in prop_oneof![rule("hold"), rule("deny")],
+        rules in proptest::collection::vec(any_wide_rule(), 0..5),
+        added in prop_oneof![wide_rule("hold"), wide_rule("deny")],
         call in any_call(), tool in tool_default(), default in default(),
     ) {
         let before = policy(default, &rules).decide(&call, tool);
@@ -196,7 +296,7 @@ proptest! {
     /// Allow rules loosen against the default and nothing else.
     #[test]
     fn allow_rules_loosen_only_the_default(
-        rules in proptest::collection::vec(any_rule(), 0..5), added in rule("allow"),
+        rules in proptest::collection::vec(any_wide_rule(), 0..5), added in wide_rule("allow"),
         call in any_call(), tool in tool_default(), default in default(),
     ) {
         let before = policy(default, &rules).decide(&call, tool);
@@ -210,9 +310,10 @@ proptest! {
         }
     }
 
-    /// The index leaves out no rule that matches, and an explanation says what a decision does.
+    /// The index leaves out no rule that matches, what is prepared of conditions says what they say, and an explanation says
+    /// what a decision does.
     #[test]
-    fn the_index_changes_nothing(rules in proptest::collection::vec(any_rule(), 0..8), call in any_call(), tool in tool_default()) {
+    fn the_index_changes_nothing(rules in proptest::collection::vec(any_wide_rule(), 0..8), call in any_call(), tool in tool_default()) {
         let explained = policy("hold", &rules).explain(&call, tool);
         let matched: Vec<(RuleId, Effect)> = explained.rules.iter().filter_map(|rule| match rule.outcome {
             RuleOutcome::Match(effect) => Some((rule.rule.clone(), effect)),
@@ -267,64 +368,6 @@ proptest! {
         }
     }
 
-    /// C16, C4: votes and edits in any order: approved only by enough distinct people for every rule on the revision that stands.
-    #[test]
-    fn votes_count_in_any_order(actions in proptest::collection::vec((0_usize..5, 0_usize..8, 0_u32..3), 0..25)) {
-        let people = people();
-        let needed = requirements();
-        let mut ballot = Ballot::new(needed.clone(), electorate());
-        let mut agreed: Vec<usize> = Vec::new();
-        let mut revision = 0;
-        for (who, kind, seen) in actions {
-            let action = match kind {
-                0 => VoteAction::Deny,
-                1 => VoteAction::Edit { revision: seen },
-                _ => VoteAction::Approve { revision: seen },
-            };
-            let before = ballot.clone();
-            let taken = ballot.apply(&people[who], &action).cloned();
-            if *before.state() != BallotState::Open {
-                prop_assert!(taken.is_err() && ballot == before, "what is decided stays so");
-                continue;
-            }
-            if let Ok(state) = taken {
-                match action {
-                    VoteAction::Deny => prop_assert_eq!(state, BallotState::Denied { by: people[who].user.clone() }),
-                    VoteAction::Edit { .. } => {
-                        agreed.clear();
-                        revision += 1;
-                    }
-                    VoteAction::Approve { revision: seen } => {
-                        prop_assert_eq!(seen, revision);
-                        prop_assert!(!agreed.contains(&who));
-                        agreed.push(who);
-                        let is_met = needed.iter().all(|one| {
-                            let count = agreed.iter().filter(|who| one.eligible(&people[**who], &electorate()).is_ok()).count();
-                            count >= one.quorum as usize
-                        });
-                        prop_assert_eq!(is_met, state == BallotState::Approved);
-                    }
-                }
-            }
-            prop_assert_eq!(ballot.revision(), revision);
-        }
-    }
-
-    /// The same people approve in another order, and the same comes of it.
-    #[test]
-    fn the_order_of_votes_means_nothing(order in Just((0..5).collect::<Vec<usize>>()).prop_shuffle(), count in 0_usize..6) {
-        let people = people();
-        let chosen: Vec<usize> = (0..5).take(count).collect();
-        let outcome = |order: &[usize]| {
-            let mut ballot = Ballot::new(requirements(), electorate());
-            for who in order.iter().filter(|who| chosen.contains(who)) {
-                let _ = ballot.apply(&people[*who], &VoteAction::Approve { revision: 0 });
-            }
-            ballot.state().clone()
-        };
-        prop_assert_eq!(outcome(&order), outcome(&[0, 1, 2, 3, 4]));
-    }
-
     /// C7: of several ways to let time decide the strictest counts, in whatever order they stand.
     #[test]
     fn the_strictest_timeout_counts(all in proptest::collection::vec(prop_oneof![
@@ -357,34 +400,6 @@ proptest! {
             }
         }
     }
-}
-
-fn people() -> Vec<Person> {
-    let person = |user: &str, groups: &[&str]| Person {
-        groups: groups.iter().map(|name| GroupName::new(name).unwrap()).collect(),
-        ..Person::of(UserId::new(user).unwrap())
-    };
-    vec![
-        person("olga", &["ops"]),
-        person("ann", &["ops"]),
-        person("bo", &["ops", "finance"]),
-        person("cy", &["finance"]),
-        person("dan", &[]),
-    ]
-}
-
-fn requirements() -> Vec<Requirement> {
-    let requirement = |rule: &str, approver: &str, quorum: u32| Requirement {
-        rule: RuleId::new(rule).unwrap(),
-        approvers: Some(vec![Approver::parse(approver).unwrap()]),
-        quorum,
-        self_approval: SelfApproval::Forbid,
-    };
-    vec![requirement("a", "group:ops", 2), requirement("b", "group:finance", 1)]
-}
-
-fn electorate() -> Electorate {
-    Electorate { owner: UserId::new("olga").unwrap(), approvers: None, self_approval: SelfApproval::Allow }
 }
 
 /// Grants die with what they were made for, and with their bounds.
