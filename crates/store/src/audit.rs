@@ -2,10 +2,10 @@
 //!
 //! What is proven of one run, and of a tenant's audit, is the same for every backend and stands here; how rows are found
 //! and read is the backend's ([`crate::sqlite::verify`], [`crate::postgres::verify`]). Everything that a page or an API
-//! shows of a run is folded from its chain again and compared with what is stored. A chain that was sealed anew by
+//! shows of a run is folded from its chain again and compared with what is stored. A chain that was resealed by
 //! whoever can write the database follows from itself; only what signed heads say of it ([`SignedCoverage`]) tells.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Deserialize;
 use standfast_core::apply;
@@ -32,6 +32,8 @@ pub struct Report {
     pub events: u64,
     /// Runs whose contents were erased; their chains were checked all the same.
     pub erased: u64,
+    /// Runs whose contents are sealed and for which nobody gave the keys: their chains were checked, and nothing else.
+    pub locked: u64,
     /// Entries of tenants' audits.
     pub entries: u64,
     /// What is wrong, at most one for each run.
@@ -39,7 +41,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The same, with the findings of one run alone: whoever wants one run hears of that one.
+    /// The same, with the findings of one run alone: whoever asks for one run gets that one.
     pub(crate) fn only(mut self, run: Option<RunId>) -> Report {
         if let Some(run) = run {
             self.findings.retain(|finding| finding.run == run.to_string());
@@ -51,7 +53,7 @@ impl Report {
 /// Something that is wrong with a run, or with something beside the runs. Others are not affected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The run's id; of what is no run, what it is.
+    /// The run's id; otherwise what it is.
     pub run: String,
     /// What is wrong with it.
     pub what: String,
@@ -73,8 +75,12 @@ pub struct ExportedRun {
     pub run: RunId,
     /// Its links up to the first that does not verify.
     pub links: Vec<ExportedLink>,
+    /// The large values that their events name, each once.
+    pub values: BTreeMap<Digest, String>,
     /// What is wrong with it.
     pub wrong: Option<String>,
+    /// Its contents are sealed, and nobody gave the keys.
+    pub is_locked: bool,
 }
 
 /// A link with its events.
@@ -133,6 +139,11 @@ pub fn remains_digest(run: &Run, holds: &[HoldRow]) -> Digest {
 
 /// What a backend shows of its runs. For one run all of it is of one moment.
 pub(crate) trait Evidence {
+    /// Whether the contents of a run are sealed and cannot be opened here; its links show nothing but their commitments then.
+    fn is_locked(&self, run: RunId) -> Result<bool, StoreError> {
+        let _ = run;
+        Ok(false)
+    }
     fn links(&self, run: RunId) -> Result<Vec<Link>, StoreError>;
     fn run(&self, run: RunId) -> Result<Run, StoreError>;
     fn blob(&self, run: RunId, digest: Digest) -> Result<Option<String>, StoreError>;
@@ -319,6 +330,7 @@ pub(crate) struct RunFindings {
     pub(crate) links: u64,
     pub(crate) events: u64,
     pub(crate) is_erased: bool,
+    pub(crate) is_locked: bool,
     pub(crate) wrong: Option<String>,
 }
 
@@ -329,6 +341,7 @@ impl Report {
         self.links += seen.links;
         self.events += seen.events;
         self.erased += u64::from(seen.is_erased);
+        self.locked += u64::from(seen.is_locked);
         self.findings.extend(seen.wrong.map(|what| Finding { run: run.to_string(), what }));
     }
 
@@ -373,9 +386,11 @@ pub(crate) fn look_at(
         (previous, next) = (link.hash, link.next());
     }
     seen.events = next.0.saturating_sub(1);
-    seen.is_erased = links.iter().any(|link| matches!(link.contents, Contents::Erased { .. }));
+    seen.is_locked = evidence.is_locked(run)?;
+    seen.is_erased =
+        !seen.is_locked && links.iter().any(|link| matches!(link.contents, Contents::Erased { .. }));
     seen.wrong = known.unsigned(run, &links);
-    if seen.wrong.is_none() {
+    if seen.wrong.is_none() && !seen.is_locked {
         let stored = evidence.run(run)?;
         seen.wrong = match (links.is_empty(), seen.is_erased) {
             (true, _) => Some("it has no events".into()),
@@ -446,7 +461,7 @@ fn wrong_with_rows(
     Ok(None)
 }
 
-/// Columns of an older fold are made anew when somebody reads them.
+/// Columns of an older fold are rebuilt when somebody reads them.
 fn wrong_phase(found: &StoredColumns, stored: &Run) -> Option<String> {
     let phase = Phase::from(status(stored));
     let is_wrong = found.fold == i64::from(FOLD_VERSION) && found.phase != i64::from(phase as u8);
@@ -487,14 +502,18 @@ pub(crate) fn look_and_export(
         return Ok((RunFindings { is_skipped: true, ..RunFindings::default() }, None));
     }
     let seen = look_at(evidence, known, run)?;
-    let exported = ExportedRun { run, links: exported(evidence, run)?, wrong: seen.wrong.clone() };
+    let (links, values) = exported(evidence, run)?;
+    let exported = ExportedRun { run, links, values, wrong: seen.wrong.clone(), is_locked: seen.is_locked };
     Ok((seen, Some(exported)))
 }
 
 /// The links of a run that verify, with the large values of their events in place.
-fn exported(evidence: &dyn Evidence, run: RunId) -> Result<Vec<ExportedLink>, StoreError> {
+fn exported(
+    evidence: &dyn Evidence,
+    run: RunId,
+) -> Result<(Vec<ExportedLink>, BTreeMap<Digest, String>), StoreError> {
     let (mut previous, mut next) = (FIRST_PREVIOUS, Seq(1));
-    let mut exported = Vec::new();
+    let (mut exported, mut values) = (Vec::new(), BTreeMap::new());
     for link in evidence.links(run)? {
         let Ok(mut events) = link.verify(previous, next).and_then(|()| link.events()) else { break };
         for envelope in &mut events {
@@ -502,11 +521,12 @@ fn exported(evidence: &dyn Evidence, run: RunId) -> Result<Vec<ExportedLink>, St
                 // A value that is missing or changed stays a reference; the audit says so beside it.
                 if let Some(value) = evidence.blob(run, name.digest)? {
                     let _ = envelope.event.fill(&name, &value);
+                    values.insert(name.digest, value);
                 }
             }
         }
         (previous, next) = (link.hash, link.next());
         exported.push(ExportedLink { link, events });
     }
-    Ok(exported)
+    Ok((exported, values))
 }

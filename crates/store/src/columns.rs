@@ -150,6 +150,11 @@ pub(crate) fn kind_number(kind: HoldKind) -> i64 {
     }
 }
 
+/// What its column says of the deadline of an open hold: 0 is none.
+pub(crate) fn deadline(row: &HoldRow) -> i64 {
+    row.expires_at.map_or(0, |at| at.0)
+}
+
 /// How a hold that waits for an outside system stands, in the words of the view `pending_tool_calls` (S2-4, S2-27).
 pub(crate) fn external_status(row: &HoldRow) -> &'static str {
     match row.closed.as_ref().map(|closed| closed.how) {

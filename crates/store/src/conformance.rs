@@ -71,6 +71,12 @@ pub fn sqlite() -> Box<dyn Backend> {
     Box::new(SqliteBackend(tempfile::tempdir().unwrap()))
 }
 
+/// The same, with sealed payloads.
+#[must_use]
+pub fn sealed_sqlite() -> Box<dyn Backend> {
+    Box::new(SealedSqliteBackend(tempfile::tempdir().unwrap()))
+}
+
 /// A folder of files in a directory of its own, which goes with it.
 #[must_use]
 pub fn file() -> Box<dyn Backend> {
@@ -136,7 +142,19 @@ impl Backend for SqliteBackend {
     }
 }
 
-/// One named test for each case, for the backend that this [`Factory`](conformance::Factory) makes.
+struct SealedSqliteBackend(tempfile::TempDir);
+
+impl Backend for SealedSqliteBackend {
+    fn open(&self) -> Arc<dyn Store> {
+        let path = self.0.path().join("standfast.db");
+        let sealing = support::sealing(&self.0.path().join("standfast.db.keys"), &["k1"]);
+        Arc::new(
+            SqliteStore::open(&SqliteOptions { sealing: Some(sealing), ..SqliteOptions::at(path) }).unwrap(),
+        )
+    }
+}
+
+/// One named test for each case, for the backend that this [`Factory`](crate::conformance::Factory) makes.
 #[macro_export]
 macro_rules! conformance {
     ($factory:path) => {
@@ -160,6 +178,7 @@ macro_rules! conformance {
                 an_unused_key_passes,
                 a_used_key_is_refused,
                 an_effect_is_claimed_once,
+                a_take_is_refused_unless_all_others_were_counted,
                 a_key_of_another_tenant_does_not_count,
                 a_counter_is_exact_up_to_its_limit,
                 a_refused_append_adds_nothing_to_its_counters,
@@ -174,6 +193,7 @@ macro_rules! conformance {
             puts:
                 a_key_remembers_what_it_was_used_for,
                 a_key_used_again_names_its_last_use,
+                keys_that_begin_alike_are_listed_backwards,
                 keys_past_their_time_are_forgotten_in_pieces,
                 a_large_value_is_kept_with_its_run,
                 the_same_large_value_twice_is_one,
@@ -198,6 +218,7 @@ macro_rules! conformance {
                 ;
             hold_lists:
                 holds_are_listed_oldest_first,
+                holds_are_listed_by_deadline,
                 an_audience_sees_its_holds_each_once,
                 an_audience_can_grow,
                 cursors_walk_all_holds_exactly_once,
@@ -240,12 +261,14 @@ macro_rules! conformance {
             audit_entries:
                 an_entry_is_kept_with_the_next_number,
                 entries_added_at_the_same_moment_are_all_kept,
+                entries_of_rows_are_in_the_same_chain,
                 ;
             credentials:
                 a_credential_is_found_by_its_whole_prefix,
                 a_credential_is_never_overwritten,
                 a_tenant_lists_its_own_credentials_in_order,
                 a_credential_is_revoked_once,
+                a_credential_expires_no_later_than_it_was_told,
                 ;
             key_notes:
                 a_noted_key_says_the_last_that_was_noted,
@@ -334,6 +357,7 @@ macro_rules! conformance {
                 erasing_twice_changes_nothing,
                 what_could_not_be_told_goes_with_the_contents,
                 ended_runs_are_listed_while_they_have_their_contents,
+                runs_of_some_agents_are_kept_for_longer_or_not_as_long,
                 what_says_that_it_is_erased_and_is_not_is_listed,
                 what_waits_to_be_told_keeps_its_contents,
                 ended_runs_are_listed_to_the_last_however_many_there_are,
@@ -342,6 +366,7 @@ macro_rules! conformance {
                 one_of_many_appends_wins_each_sequence,
                 appends_to_different_runs_are_all_written,
                 counters_stay_exact,
+                a_budget_is_never_exceeded,
                 a_key_is_used_once,
                 no_run_is_claimed_by_two_nodes,
                 readers_see_whole_appends,

@@ -22,6 +22,7 @@ use tokio::sync::broadcast;
 use crate::batch::Batch;
 use crate::call_query::CallQuery;
 use crate::error::StoreError;
+use crate::key_query::KeyQuery;
 use crate::query::{
     AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
     HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange,
@@ -148,7 +149,7 @@ pub trait WorkStore: Send + Sync + 'static {
     fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>>;
 
     /// Shards in which other nodes changed something, as they tell it; none when there can be no other nodes. A hint
-    /// carries no data and may be lost: whoever is told looks, and whoever is not told looks after a while. Falling
+    /// carries no data and may be lost: whoever is notified looks, and whoever is not looks after a while. Falling
     /// behind means that anything may have changed.
     fn hints(&self) -> Option<broadcast::Receiver<ShardSet>>;
 
@@ -223,6 +224,9 @@ pub trait IdempotencyStore: Send + Sync + 'static {
     /// What an idempotency key was used for.
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>>;
 
+    /// The keys that begin with a text, with what they were used for, the last ones in the order of their bytes first.
+    fn keys_under(&self, query: KeyQuery) -> Answer<Vec<(String, KeyRecord)>>;
+
     /// Keeps or forgets idempotency keys apart from any append, all of these or none, at once for every node. Without a sync
     /// of its own: it is durable with the next append that is written after it. A crash of the machine may lose it, and
     /// then everything that was noted later too. Notes about a run that is not there are left out.
@@ -235,7 +239,7 @@ pub trait IdempotencyStore: Send + Sync + 'static {
 
 /// Credentials of callers, and secrets that the server sealed.
 pub trait SecretStore: Send + Sync + 'static {
-    /// What is known of an API key, by the part of it that is no secret. Also of one that expired or was revoked: the
+    /// What is known of an API key, by the part of it that is not a secret. Also of one that expired or was revoked: the
     /// caller judges.
     fn credential(&self, prefix: String) -> Answer<Option<Credential>>;
 
@@ -247,6 +251,9 @@ pub trait SecretStore: Send + Sync + 'static {
 
     /// Marks a credential as revoked; the first instant stays. False when the tenant has none with this prefix.
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool>;
+
+    /// Lets a credential expire at an instant, unless it does so before. False when the tenant has none with this prefix.
+    fn expire_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool>;
 
     /// A secret that the server sealed, by its name.
     fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>>;

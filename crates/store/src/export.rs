@@ -23,6 +23,7 @@ use crate::contract::Store;
 use crate::error::StoreError;
 use crate::pipeline::{HoldAudience, audiences, claim_puts};
 use crate::query::{Credential, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow};
+use crate::row_audit::RowEntry;
 use crate::subscription::{Scope, Subscription, SubscriptionQuery};
 
 /// The version of the lines.
@@ -564,6 +565,8 @@ impl Import<'_> {
                     .put_subscription(Subscription { tenant, id, scope, owner, wants, is_active, facts })
                     .await?;
             }
+            // What it says of rows is about those of the other database; the rows of this one have entries of their own.
+            Line::Audit { entry, .. } if RowEntry::read(&entry).is_some() => {}
             Line::Audit { at, entry } => self.store.put_audit(tenant, at, entry).await?,
             Line::Standfast { .. }
             | Line::Definition { .. }

@@ -40,12 +40,14 @@ use crate::contract::{
     Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, WorkStore,
 };
 use crate::error::StoreError;
+use crate::key_query::KeyQuery;
 use crate::observer::Observer;
 use crate::query::{
     AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
     HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunFilter, RunQuery, SealedChange,
     SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun, UnreadableRun,
 };
+use crate::row_audit::RowEntry;
 use crate::single_node::SingleNode;
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
@@ -56,7 +58,7 @@ use redis::RedisIndex;
 use transaction::Transaction;
 use writer::{Durability, RunningWriter, Writer};
 
-pub use audit::{audit_entries, export, heads, verify, verify_against};
+pub use audit::{agent_definitions, audit_entries, export, heads, verify, verify_against};
 pub use credentials::CredentialFolder;
 pub use resp::RedisAddress;
 
@@ -135,7 +137,7 @@ impl FileStore {
     /// Opens the folder, makes its journal good and starts the writer. Refuses a folder that another store has, files of a
     /// newer version, and files that are damaged and that many runs need.
     pub fn open(options: &FileOptions) -> Result<FileStore, OpenError> {
-        let folder = Folder::open(&options.path)?;
+        let folder = Folder::observed(&options.path, options.observer.clone())?;
         let lock = folder.lock()?;
         let opened = load::open(folder.clone(), options)?;
         let RunningWriter { writer, model, redis } = Writer::start(opened, lock, options)?;
@@ -264,7 +266,7 @@ impl RunStore for FileStore {
 
 /// Runs whose files cannot be read: on the first page of everything, because nobody knows where they belong.
 fn unreadable(model: &Model, query: &RunQuery) -> Vec<UnreadableRun> {
-    // They count as failed, as any run that is put aside.
+    // They count as failed, as any quarantined run.
     let is_phase = query.phases.is_empty() || query.phases.contains(&Phase::Failed);
     if query.cursor.is_some() || query.filter != RunFilter::All || !is_phase {
         return Vec::new();
@@ -355,15 +357,36 @@ impl DeliveryStore for FileStore {
     }
 
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
-        self.write(move |transaction| Ok(transaction.model.state.put_subscription(subscription)))
+        self.write(move |transaction| {
+            let (tenant, row) = (subscription.tenant.clone(), RowEntry::subscription(&subscription));
+            let is_new = transaction.model.state.put_subscription(subscription);
+            if is_new {
+                transaction.put_row(tenant, &row);
+            }
+            Ok(is_new)
+        })
     }
 
     fn change_subscription(&self, before: String, after: Subscription) -> Answer<bool> {
-        self.write(move |transaction| Ok(transaction.model.state.change_subscription(&before, after)))
+        self.write(move |transaction| {
+            let (tenant, id) = (after.tenant.clone(), after.id.clone());
+            let is_changed = transaction.model.state.change_subscription(&before, after);
+            let now = transaction.model.state.subscription(tenant.clone(), id);
+            if let (true, Some(now)) = (is_changed, now) {
+                transaction.put_row(tenant, &RowEntry::subscription(&now));
+            }
+            Ok(is_changed)
+        })
     }
 
     fn delete_subscription(&self, tenant: Tenant, id: String) -> Answer<bool> {
-        self.write(move |transaction| Ok(transaction.model.state.delete_subscription(tenant, id)))
+        self.write(move |transaction| {
+            let is_deleted = transaction.model.state.delete_subscription(tenant.clone(), id.clone());
+            if is_deleted {
+                transaction.put_row(tenant, &RowEntry::no_subscription(id));
+            }
+            Ok(is_deleted)
+        })
     }
 
     fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>> {
@@ -385,13 +408,26 @@ impl SessionStore for FileStore {
     }
 
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
-        self.write(move |transaction| Ok(transaction.model.state.change_session(&key, change, at)))
+        self.write(move |transaction| {
+            let is_said = change.is_said();
+            let is_changed = transaction.model.state.change_session(&key, change, at);
+            let now = transaction.model.state.session(&key);
+            if let (true, true, Some(now)) = (is_changed, is_said, now) {
+                let row = RowEntry::session(&key, &now.metadata, now.closed);
+                transaction.put_audit(key.tenant, at, row.text());
+            }
+            Ok(is_changed)
+        })
     }
 }
 
 impl IdempotencyStore for FileStore {
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
         self.read(move |model| Ok(model.state.find_key(tenant, key)))
+    }
+
+    fn keys_under(&self, query: KeyQuery) -> Answer<Vec<(String, KeyRecord)>> {
+        self.read(move |model| Ok(model.state.keys_under(&query)))
     }
 
     fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
@@ -425,12 +461,26 @@ impl SecretStore for FileStore {
         self.write(move |_| credentials.revoke(&tenant, &prefix, at))
     }
 
+    fn expire_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        let credentials = self.credentials.clone();
+        self.write(move |_| credentials.expire(&tenant, &prefix, at))
+    }
+
     fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
         self.read(move |model| Ok(model.state.sealed(&tenant, &name)))
     }
 
     fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
-        self.write(move |transaction| Ok(transaction.model.state.change_sealed(change)))
+        self.write(move |transaction| {
+            let (tenant, is_change) =
+                (change.tenant.clone(), change.before.is_some() || change.after.is_some());
+            let row = RowEntry::sealed(&change.name, change.after.as_deref());
+            let is_done = transaction.model.state.change_sealed(change);
+            if is_done && is_change {
+                transaction.put_row(tenant, &row);
+            }
+            Ok(is_done)
+        })
     }
 }
 

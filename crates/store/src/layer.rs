@@ -1,7 +1,7 @@
 //! Stores over another store: what a layer does not change goes to the store below it.
 //!
 //! A layer says what is below it ([`Layer`]) and implements the layer trait of each seam, whose methods all go down
-//! unless they are written anew; so it shows nothing but its difference, and a method that is added to the contract
+//! unless they are overridden; so it shows nothing but its difference, and a method that is added to the contract
 //! needs no word from it. A backend implements the seams themselves (`contract.rs`), so that it cannot forget one.
 
 use standfast_core::digest::Digest;
@@ -19,6 +19,7 @@ use crate::contract::{
     Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, Store,
     WorkStore,
 };
+use crate::key_query::KeyQuery;
 use crate::query::{
     AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
     HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange,
@@ -34,7 +35,7 @@ pub trait Layer: Send + Sync + 'static {
     fn below(&self) -> &dyn Store;
 }
 
-/// What a layer changes of [`RunStore`]; each method goes down unless it is written anew.
+/// What a layer changes of [`RunStore`]; each method goes down unless it is overridden.
 pub trait RunLayer: Layer {
     /// See [`RunStore::append`].
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
@@ -174,7 +175,7 @@ impl<L: RunLayer> RunStore for L {
     }
 }
 
-/// What a layer changes of [`WorkStore`]; each method goes down unless it is written anew.
+/// What a layer changes of [`WorkStore`]; each method goes down unless it is overridden.
 pub trait WorkLayer: Layer {
     /// See [`WorkStore::claim_due`].
     fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
@@ -269,7 +270,7 @@ impl<L: WorkLayer> WorkStore for L {
     }
 }
 
-/// What a layer changes of [`DeliveryStore`]; each method goes down unless it is written anew.
+/// What a layer changes of [`DeliveryStore`]; each method goes down unless it is overridden.
 pub trait DeliveryLayer: Layer {
     /// See [`DeliveryStore::due_notices`].
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
@@ -373,7 +374,7 @@ impl<L: DeliveryLayer> DeliveryStore for L {
     }
 }
 
-/// What a layer changes of [`SessionStore`]; each method goes down unless it is written anew.
+/// What a layer changes of [`SessionStore`]; each method goes down unless it is overridden.
 pub trait SessionLayer: Layer {
     /// See [`SessionStore::session`].
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
@@ -405,11 +406,16 @@ impl<L: SessionLayer> SessionStore for L {
     }
 }
 
-/// What a layer changes of [`IdempotencyStore`]; each method goes down unless it is written anew.
+/// What a layer changes of [`IdempotencyStore`]; each method goes down unless it is overridden.
 pub trait IdempotencyLayer: Layer {
     /// See [`IdempotencyStore::find_key`].
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
         self.below().find_key(tenant, key)
+    }
+
+    /// See [`IdempotencyStore::keys_under`].
+    fn keys_under(&self, query: KeyQuery) -> Answer<Vec<(String, KeyRecord)>> {
+        self.below().keys_under(query)
     }
 
     /// See [`IdempotencyStore::note_keys`].
@@ -428,6 +434,10 @@ impl<L: IdempotencyLayer> IdempotencyStore for L {
         IdempotencyLayer::find_key(self, tenant, key)
     }
 
+    fn keys_under(&self, query: KeyQuery) -> Answer<Vec<(String, KeyRecord)>> {
+        IdempotencyLayer::keys_under(self, query)
+    }
+
     fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
         IdempotencyLayer::note_keys(self, notes)
     }
@@ -437,7 +447,7 @@ impl<L: IdempotencyLayer> IdempotencyStore for L {
     }
 }
 
-/// What a layer changes of [`SecretStore`]; each method goes down unless it is written anew.
+/// What a layer changes of [`SecretStore`]; each method goes down unless it is overridden.
 pub trait SecretLayer: Layer {
     /// See [`SecretStore::credential`].
     fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
@@ -457,6 +467,11 @@ pub trait SecretLayer: Layer {
     /// See [`SecretStore::revoke_credential`].
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
         self.below().revoke_credential(tenant, prefix, at)
+    }
+
+    /// See [`SecretStore::expire_credential`].
+    fn expire_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        self.below().expire_credential(tenant, prefix, at)
     }
 
     /// See [`SecretStore::sealed`].
@@ -487,6 +502,10 @@ impl<L: SecretLayer> SecretStore for L {
         SecretLayer::revoke_credential(self, tenant, prefix, at)
     }
 
+    fn expire_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        SecretLayer::expire_credential(self, tenant, prefix, at)
+    }
+
     fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
         SecretLayer::sealed(self, tenant, name)
     }
@@ -496,7 +515,7 @@ impl<L: SecretLayer> SecretStore for L {
     }
 }
 
-/// What a layer changes of [`AuditStore`]; each method goes down unless it is written anew.
+/// What a layer changes of [`AuditStore`]; each method goes down unless it is overridden.
 pub trait AuditLayer: Layer {
     /// See [`AuditStore::put_audit`].
     fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {

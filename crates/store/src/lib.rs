@@ -18,6 +18,7 @@ mod error;
 pub mod export;
 mod fairness;
 pub mod file;
+mod key_query;
 mod layer;
 pub mod memory;
 mod observer;
@@ -25,6 +26,7 @@ pub mod pipeline;
 pub mod postgres;
 mod query;
 mod recipient;
+mod row_audit;
 mod shard_balance;
 mod single_node;
 pub mod split_store;
@@ -38,6 +40,7 @@ pub use contract::{
     WorkStore,
 };
 pub use error::StoreError;
+pub use key_query::KeyQuery;
 pub use layer::{
     AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, SecretLayer, SessionLayer, WorkLayer,
 };

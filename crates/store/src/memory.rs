@@ -22,6 +22,7 @@ use crate::contract::{
     Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, WorkStore,
 };
 use crate::error::StoreError;
+use crate::key_query::KeyQuery;
 use crate::query::{
     AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
     HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange,
@@ -225,6 +226,10 @@ impl IdempotencyStore for MemoryStore {
         answer(Ok(self.state().find_key(tenant, key)))
     }
 
+    fn keys_under(&self, query: KeyQuery) -> Answer<Vec<(String, KeyRecord)>> {
+        answer(Ok(self.state().keys_under(&query)))
+    }
+
     fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
         self.state().note_keys(notes);
         answer(Ok(()))
@@ -250,6 +255,10 @@ impl SecretStore for MemoryStore {
 
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
         answer(Ok(self.state().revoke_credential(&tenant, &prefix, at)))
+    }
+
+    fn expire_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        answer(Ok(self.state().expire_credential(&tenant, &prefix, at)))
     }
 
     fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {

@@ -1,4 +1,4 @@
-//! Who watches a store at work, to measure it.
+//! Who watches a store at work, to measure it, and writes what it reports into the server's log.
 //!
 //! A store reads no clock: the observer has one. It is called in the writer's thread, so it must be quick.
 
@@ -31,7 +31,7 @@ pub trait Observer: std::fmt::Debug + Send + Sync {
     /// An append that was handed over at this instant of its clock is durable, with these changed holds.
     fn appended(&self, handed_over: u64, holds: &[HoldChange]);
 
-    /// Whether it wants to hear of every [`Effort`]. Asked once, when the store is opened: telling costs a little with
+    /// Whether it counts every [`Effort`]. Asked once, when the store is opened: counting costs a little with
     /// each statement.
     fn counts_efforts(&self) -> bool {
         false
@@ -39,4 +39,21 @@ pub trait Observer: std::fmt::Debug + Send + Sync {
 
     /// The store did this once more.
     fn spent(&self, _effort: Effort) {}
+
+    /// Something that the operator should know. An observer with a log writes it there; without one it goes to stderr.
+    fn report(&self, component: &str, text: &str) {
+        to_stderr(component, text);
+    }
+}
+
+/// Hands a report to whoever watches the store.
+pub(crate) fn report(observer: Option<&dyn Observer>, component: &str, text: &str) {
+    match observer {
+        Some(observer) => observer.report(component, text),
+        None => to_stderr(component, text),
+    }
+}
+
+fn to_stderr(component: &str, text: &str) {
+    eprintln!("standfast: {component}: {text}");
 }

@@ -28,6 +28,7 @@ use standfast_core::project::{HoldChange, HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
+use standfast_core::trace::Origin;
 
 use crate::batch::{Batch, LeaseChange, Seal};
 use crate::contract::{Answer, Store};
@@ -76,14 +77,14 @@ pub struct OrderContext {
     pub recorded: Option<RecordedDecision>,
     /// Budgets and caps.
     pub limits: Arc<Limits>,
-    /// New holds open muted.
-    pub over_soft_cap: bool,
+    /// The request that the commands came with, where traces are on.
+    pub origin: Option<Origin>,
 }
 
 /// What became of an order, durably.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettledOrder {
-    /// What its first command came to, or the start. What a node adds to a person's command is not theirs to hear of.
+    /// The outcome of its first command, or of the start. What a node adds to a person's command is not for them.
     pub outcome: Result<Outcome, Refusal>,
     /// The events that were written.
     pub events: Vec<Envelope>,
@@ -114,7 +115,7 @@ impl OrderContext {
             counts_for: &self.counts_for,
             recorded: self.recorded.as_ref(),
             limits: &self.limits,
-            over_soft_cap: self.over_soft_cap,
+            origin: self.origin.as_ref(),
         }
     }
 }
@@ -434,11 +435,7 @@ impl Pipeline {
         let Transition { events, run, outcome, cancel_children } = decided;
         let batch = Batch::of(before, &events, run.into(), seal);
         let row = batch.as_ref().map(|batch| &batch.row).or(before).cloned();
-        let closed = |change: &HoldChange| match change {
-            HoldChange::Close(row) => Some(row.clone()),
-            HoldChange::Open(_) | HoldChange::Update(_) => None,
-        };
-        let closed = batch.iter().flat_map(|batch| &batch.holds).filter_map(closed).collect();
+        let closed = decided_holds(batch.as_ref());
         let append = batch.map(|batch| Append {
             first: batch.link.header.first,
             answer: AppendAnswer::Awaited(self.store.append(vec![batch])),
@@ -453,7 +450,16 @@ fn head(row: Option<&RunRow>) -> Option<Digest> {
     row.map(|row| row.head)
 }
 
-/// What is written beside the events of an order that came to this.
+/// The holds that an append decides.
+fn decided_holds(batch: Option<&Batch>) -> Vec<HoldRow> {
+    let closed = |change: &HoldChange| match change {
+        HoldChange::Close(row) => Some(row.clone()),
+        HoldChange::Open(_) | HoldChange::Update(_) => None,
+    };
+    batch.iter().flat_map(|batch| &batch.holds).filter_map(closed).collect()
+}
+
+/// What is written beside the events of an order with this outcome.
 fn seal(decided: &Transition, order: &Order) -> Seal {
     let beside = order.writes.beside(decided);
     Seal {

@@ -13,7 +13,7 @@ mod deliveries;
 mod failure;
 mod group;
 mod hints;
-mod known;
+mod known_rows;
 mod lists;
 mod nodes;
 mod numbers;
@@ -23,6 +23,7 @@ mod pool;
 mod read;
 mod rows;
 mod schema;
+mod scratch;
 mod side;
 mod sql;
 mod types;
@@ -47,6 +48,7 @@ use crate::contract::{
     Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, WorkStore,
 };
 use crate::error::StoreError;
+use crate::key_query::KeyQuery;
 use crate::observer::Observer;
 use crate::query::{
     AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
@@ -64,8 +66,9 @@ use pool::Pool;
 use side::SideConnection;
 use writer::Writer;
 
-pub use audit::{audit_entries, export, heads, verify, verify_against};
+pub use audit::{agent_definitions, audit_entries, delivery_counts, export, heads, verify, verify_against};
 pub use schema::OpenError;
+pub use scratch::ScratchDatabase;
 
 /// Keeps runs in Postgres.
 #[derive(Debug)]
@@ -142,7 +145,7 @@ impl PostgresStore {
         let opening = connector.clone();
         runtime.spawn(async move {
             // Whoever asked waits for it.
-            let _ = said.send(schema::open(&opening).await);
+            let _ = said.send(prepared(opening).await);
         });
         let opened = opened.recv().unwrap_or_else(|error| Err(unusable(error.to_string())));
         let highest = match opened {
@@ -192,6 +195,25 @@ impl Drop for PostgresStore {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Brings the database up to date; the highest number in use.
+async fn prepared(connector: Arc<Connector>) -> Result<i64, OpenError> {
+    let opened = schema::open(&connector).await?;
+    let place = connector.place().to_owned();
+    let unusable = |error: StoreError| OpenError::Unusable { place, why: error.to_string() };
+    let side = SideConnection::new(connector.clone());
+    let adopted = if opened.is_new {
+        audit::adopt_nothing(&side).await
+    } else {
+        let looked_at = lists::look_at_deadlines(&Pool::new(connector, 1), &side).await;
+        match looked_at {
+            Ok(()) => audit::adopt_rows(&side).await,
+            Err(error) => Err(error),
+        }
+    };
+    adopted.map_err(unusable)?;
+    Ok(opened.highest)
 }
 
 impl RunStore for PostgresStore {
@@ -339,7 +361,7 @@ impl DeliveryStore for PostgresStore {
     }
 
     fn delete_subscription(&self, tenant: Tenant, id: String) -> Answer<bool> {
-        self.begin(move |shared| async move { deliveries::delete(&shared.pool, &tenant, &id).await })
+        self.begin(move |shared| async move { deliveries::delete(&shared.side, tenant, id).await })
     }
 
     fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>> {
@@ -361,13 +383,17 @@ impl SessionStore for PostgresStore {
     }
 
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
-        self.begin(move |shared| async move { work::change_session(&shared.pool, &key, &change, at).await })
+        self.begin(move |shared| async move { work::change_session(&shared.side, key, change, at).await })
     }
 }
 
 impl IdempotencyStore for PostgresStore {
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
         self.begin(move |shared| async move { read::find_key(&shared.pool, &tenant, &key).await })
+    }
+
+    fn keys_under(&self, query: KeyQuery) -> Answer<Vec<(String, KeyRecord)>> {
+        self.begin(move |shared| async move { read::keys_under(&shared.pool, &query).await })
     }
 
     fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
@@ -385,7 +411,7 @@ impl SecretStore for PostgresStore {
     }
 
     fn put_credential(&self, credential: Credential) -> Answer<bool> {
-        self.begin(move |shared| async move { work::put_credential(&shared.pool, &credential).await })
+        self.begin(move |shared| async move { work::put_credential(&shared.side, credential).await })
     }
 
     fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>> {
@@ -393,9 +419,15 @@ impl SecretStore for PostgresStore {
     }
 
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
-        self.begin(
-            move |shared| async move { work::revoke_credential(&shared.pool, &tenant, &prefix, at).await },
-        )
+        self.begin(move |shared| async move {
+            work::end_credential(&shared.side, sql::CREDENTIAL_REVOKE, (tenant, prefix), at).await
+        })
+    }
+
+    fn expire_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        self.begin(move |shared| async move {
+            work::end_credential(&shared.side, sql::CREDENTIAL_EXPIRE, (tenant, prefix), at).await
+        })
     }
 
     fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
@@ -403,7 +435,7 @@ impl SecretStore for PostgresStore {
     }
 
     fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
-        self.begin(move |shared| async move { work::change_sealed(&shared.pool, &change).await })
+        self.begin(move |shared| async move { work::change_sealed(&shared.side, change).await })
     }
 }
 

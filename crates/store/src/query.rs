@@ -2,9 +2,10 @@
 //!
 //! Plain values without behaviour. Filters are an index or a bounded scan, and a cursor says where a page stopped.
 
+mod ended_runs;
+
 use std::collections::BTreeMap;
 
-use standfast_core::actor::Actor;
 use standfast_core::digest::Digest;
 use standfast_core::event::Driver;
 use standfast_core::hold::HoldKind;
@@ -13,6 +14,9 @@ use standfast_core::name::{AgentName, InboxName, SessionId, Tenant, ToolName, Us
 use standfast_core::project::{HoldRow, Phase, ResolutionKind, RunRow};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
+
+pub use ended_runs::EndedQuery;
+pub(crate) use ended_runs::{EndedRun, ScannedRun};
 
 /// A page looks at this many rows at most; its cursor says where it stopped.
 pub const SCAN_MAX: usize = 2000;
@@ -364,6 +368,10 @@ pub enum HoldFilter {
     Run(RunId),
     /// The runs of one inbox.
     Inbox(InboxName),
+    /// Those with a deadline: the earliest first, and of one instant the oldest.
+    Dated,
+    /// Those without a deadline.
+    Undated,
 }
 
 /// Which decided holds are asked for: those that were answered, expired or withdrawn. The latest decision first.
@@ -406,10 +414,7 @@ impl DecidedQuery {
 
     fn wants(&self, row: &HoldRow) -> bool {
         let Some(closed) = &row.closed else { return false };
-        let by = match &closed.by {
-            Actor::Person(user) | Actor::Client(user) | Actor::Callback(user) => Some(user),
-            Actor::Outside(_) | Actor::Node(_) | Actor::Clock => None,
-        };
+        let by = closed.by.user();
         self.agent.as_ref().is_none_or(|agent| *agent == row.agent)
             && self.tool.as_ref().is_none_or(|tool| Some(tool) == row.tool.as_ref())
             && (self.kinds.is_empty() || self.kinds.contains(&row.kind))
@@ -417,7 +422,7 @@ impl DecidedQuery {
             && self.by.as_ref().is_none_or(|wanted| by == Some(wanted))
     }
 
-    /// The page that looking at these rows comes to: when each was decided, and what can be read of it.
+    /// The page that these rows make: when each was decided, and what can be read of it.
     pub(crate) fn page(&self, looked_at: Vec<(i64, Option<HoldRow>)>) -> Page<HoldRow> {
         let is_cut = looked_at.len() >= DecidedQuery::LOOKS_AT;
         // Of this instant there may be more.
@@ -432,48 +437,6 @@ impl DecidedQuery {
             items.extend(row.filter(|row| self.wants(row)));
         }
         Page::of(items, last.filter(|_| is_cut).and_then(|last| u64::try_from(last).ok()))
-    }
-}
-
-/// Which runs are asked for that have ended and still have their contents. Oldest first.
-#[derive(Debug, Clone)]
-pub struct EndedQuery {
-    /// Whose.
-    pub tenant: Tenant,
-    /// Whose last event was before this instant.
-    pub before: Timestamp,
-    /// Where to continue.
-    pub cursor: Option<u64>,
-    /// How many at most.
-    pub limit: usize,
-}
-
-/// A run that such a question looked at.
-pub(crate) struct ScannedRun {
-    pub(crate) no: i64,
-    pub(crate) run: RunId,
-    pub(crate) is_wanted: bool,
-    /// It began before the instant in question.
-    pub(crate) is_old: bool,
-}
-
-impl EndedQuery {
-    /// How many runs a page looks at.
-    pub(crate) const LOOKS_AT: usize = 500;
-
-    /// The page of these runs. Runs are numbered as they begin: where none of so many is old, those
-    /// behind them are not either.
-    pub(crate) fn page(&self, looked_at: &[ScannedRun]) -> Page<RunId> {
-        let mut items = Vec::new();
-        for one in looked_at.iter().filter(|one| one.is_wanted) {
-            items.push(one.run);
-            if items.len() >= self.limit {
-                return Page::of(items, Some(one.no.cast_unsigned()));
-            }
-        }
-        let is_last = looked_at.len() < EndedQuery::LOOKS_AT || !looked_at.iter().any(|one| one.is_old);
-        let next = looked_at.last().filter(|_| !is_last).map(|last| last.no.cast_unsigned());
-        Page::of(items, next)
     }
 }
 
@@ -535,7 +498,7 @@ pub struct SealedChange {
 pub struct Credential {
     /// Whose data it opens.
     pub tenant: Tenant,
-    /// The part of the key that is no secret and names it.
+    /// The part of the key that is not a secret and names it.
     pub prefix: String,
     /// Digest of the part that is.
     pub hash: Digest,
@@ -545,6 +508,13 @@ pub struct Credential {
     pub expires_at: Option<Timestamp>,
     /// When somebody ended it.
     pub revoked_at: Option<Timestamp>,
+}
+
+impl Credential {
+    /// Lets it expire at an instant, unless it does so before.
+    pub(crate) fn expire_by(&mut self, at: Timestamp) {
+        self.expires_at = Some(self.expires_at.map_or(at, |before| before.min(at)));
+    }
 }
 
 /// A notice whose time has come.
@@ -656,4 +626,14 @@ pub enum SessionChange {
     },
     /// No more runs.
     Close,
+}
+
+impl SessionChange {
+    /// Whether the audit gets an entry of it: not of metadata that stay what they are.
+    pub(crate) fn is_said(&self) -> bool {
+        match self {
+            SessionChange::Metadata { before, after } => before != after,
+            SessionChange::Close => true,
+        }
+    }
 }

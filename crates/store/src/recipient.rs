@@ -18,7 +18,7 @@ pub enum Recipient {
     Subscription(String),
     /// The remote tasks of calls that were given up: they are canceled.
     RemoteTasks,
-    /// The readable copies of calls and sessions in files: they are written anew.
+    /// The readable copies of calls and sessions in files: they are rewritten.
     FileCopies,
 }
 

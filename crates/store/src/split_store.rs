@@ -17,6 +17,7 @@ use standfast_core::time::Timestamp;
 use crate::batch::Batch;
 use crate::contract::{Answer, IdempotencyStore, RunStore, SessionStore, Store};
 use crate::error::StoreError;
+use crate::key_query::KeyQuery;
 use crate::layer::{AuditLayer, DeliveryLayer, Layer, SecretLayer, WorkLayer};
 use crate::query::{
     Claim, ClaimedRun, Counts, DecidedQuery, DueNotice, EndedQuery, HoldQuery, InboxCounts, KeyNote,
@@ -362,7 +363,7 @@ impl DeliveryLayer for SplitStore {
     }
 
     fn notices_put(&self) -> Option<u64> {
-        // A tenant that the memory store has just heard of: looking brings it the subscriptions.
+        // A tenant that the memory store has just seen for the first time: looking brings it the subscriptions.
         if self.mirrored.lock().unwrap_or_else(PoisonError::into_inner).asked == 0 {
             return None;
         }
@@ -461,6 +462,19 @@ impl IdempotencyStore for SplitStore {
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
         let durable = self.durable.find_key(tenant.clone(), key.clone());
         Box::pin(either(durable, self.memory.find_key(tenant, key)))
+    }
+
+    fn keys_under(&self, query: KeyQuery) -> Answer<Vec<(String, KeyRecord)>> {
+        let (durable, memory) =
+            (self.durable.keys_under(query.clone()), self.memory.keys_under(query.clone()));
+        Box::pin(async move {
+            let mut found = durable.await?;
+            found.extend(memory.await?);
+            found.sort_by(|(one, _), (two, _)| two.cmp(one));
+            found.dedup_by(|(one, _), (two, _)| one == two);
+            found.truncate(query.limit);
+            Ok(found)
+        })
     }
 
     fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {

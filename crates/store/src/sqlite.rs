@@ -3,13 +3,14 @@
 //! WAL with `synchronous=FULL`. One writer thread takes everything that waits into one transaction and acknowledges
 //! after COMMIT, so that many runs share one sync. Reads use connections of their own and never wait for the writer.
 //! Start with `schema.rs` (the file), `writer.rs` (the thread), `gather.rs` (groups), `append.rs` (what an append does),
-//! `remembered.rs` (what the writer need not look up), `sql.rs` (every statement).
+//! `writer_memory.rs` (what the writer need not look up), `sql.rs` (every statement).
 
 mod append;
 mod audit;
 mod backup;
 mod conversations;
 mod credentials;
+mod deadlines;
 mod deliveries;
 mod dense;
 mod efforts;
@@ -19,17 +20,19 @@ mod gather;
 mod holds;
 mod job;
 mod names;
+mod payload_keys;
 #[cfg(test)]
 mod plans;
 mod read;
-mod remembered;
 mod rows;
 mod schema;
+mod sealing;
 mod snapshot;
 mod sql;
 mod tally;
 mod work;
 mod writer;
+mod writer_memory;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,6 +50,7 @@ use crate::contract::{
     Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, WorkStore,
 };
 use crate::error::StoreError;
+use crate::key_query::KeyQuery;
 use crate::observer::Observer;
 use crate::query::{
     AuditEntry, Claim, ClaimedRun, Counts, Credential, DecidedQuery, DueNotice, EndedQuery, Heartbeat,
@@ -61,14 +65,17 @@ use append::EncodedBatch;
 use credentials::CredentialChange;
 use deliveries::SubscriptionChange;
 use job::Job;
+use payload_keys::PayloadKeys;
 use read::Readers;
 use tally::Tallies;
 use writer::Writer;
 
-pub use audit::{audit_entries, export, heads, verify, verify_against};
+pub use audit::{agent_definitions, audit_entries, export, heads, verify, verify_against};
 pub use backup::{FileCopy, copy, last_event_at};
 pub use credentials::CredentialFile;
-pub use schema::OpenError;
+pub use payload_keys::{Sealing, WrappedKeys, reseal, wrapped_keys};
+pub use schema::{OpenError, SqliteFile};
+pub use sealing::{Random, WrappingKey};
 pub use snapshot::SqliteSnapshot;
 
 /// Keeps runs in one SQLite file.
@@ -79,6 +86,7 @@ pub struct SqliteStore {
     tallies: Arc<Tallies>,
     observer: Option<Arc<dyn Observer>>,
     node: SingleNode,
+    keys: Option<Arc<PayloadKeys>>,
 }
 
 /// Where the file is and how it is used.
@@ -92,13 +100,21 @@ pub struct SqliteOptions {
     pub queue: usize,
     /// Who watches the writer, to measure it.
     pub observer: Option<Arc<dyn Observer>>,
+    /// How payloads are sealed; none means not at all.
+    pub sealing: Option<Sealing>,
 }
 
 impl SqliteOptions {
     /// The usual ones.
     #[must_use]
     pub fn at(path: impl AsRef<Path>) -> SqliteOptions {
-        SqliteOptions { path: path.as_ref().to_owned(), max_pages: None, queue: 4096, observer: None }
+        SqliteOptions {
+            path: path.as_ref().to_owned(),
+            max_pages: None,
+            queue: 4096,
+            observer: None,
+            sealing: None,
+        }
     }
 }
 
@@ -107,19 +123,23 @@ impl SqliteStore {
     /// program, a file that another store has open, and a SQLite library with known corruption bugs.
     pub fn open(options: &SqliteOptions) -> Result<SqliteStore, OpenError> {
         let file = schema::open(options)?;
+        let keys = schema::payload_keys(&file.connection, options);
+        let keys = keys.map_err(|why| OpenError::unusable(&options.path, why))?;
         let readers = Arc::new(Readers::of_open(
             &options.path,
             file.files.clone(),
+            keys.clone(),
             efforts::counting(options.observer.as_ref()),
         ));
         let tallies = Arc::new(Tallies::default());
-        let writer = Writer::start(file, options, tallies.clone())?;
+        let writer = Writer::start(file, options, keys.clone(), tallies.clone())?;
         Ok(SqliteStore {
             writer,
             readers,
             tallies,
             observer: options.observer.clone(),
             node: SingleNode::default(),
+            keys,
         })
     }
 
@@ -140,9 +160,14 @@ impl SqliteStore {
 
 impl RunStore for SqliteStore {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
-        let encoded: Vec<EncodedBatch> = batches.into_iter().map(EncodedBatch::new).collect();
-        let now = self.observer.as_ref().map_or(0, |observer| observer.now());
-        self.writer.hand_over_append(encoded, now)
+        let encode = |batch| EncodedBatch::new(batch, self.keys.as_deref());
+        match batches.into_iter().map(encode).collect() {
+            Ok(encoded) => {
+                let now = self.observer.as_ref().map_or(0, |observer| observer.now());
+                self.writer.hand_over_append(encoded, now)
+            }
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
     }
 
     fn load(&self, run: RunId) -> Answer<StoredRun> {
@@ -345,6 +370,10 @@ impl IdempotencyStore for SqliteStore {
         self.read(|reading| reading.find_key(&tenant, &key))
     }
 
+    fn keys_under(&self, query: KeyQuery) -> Answer<Vec<(String, KeyRecord)>> {
+        self.read(|reading| reading.keys_under(&query))
+    }
+
     fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
         self.writer.hand_over(|reply| Job::NoteKeys(KeyNote::last_of_each(notes), reply))
     }
@@ -369,6 +398,11 @@ impl SecretStore for SqliteStore {
 
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
         let change = CredentialChange::Revoke { tenant, prefix, at };
+        self.writer.hand_over(|reply| Job::Credential(change, reply))
+    }
+
+    fn expire_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        let change = CredentialChange::Expire { tenant, prefix, at };
         self.writer.hand_over(|reply| Job::Credential(change, reply))
     }
 

@@ -51,7 +51,7 @@ impl Scope {
         }
     }
 
-    /// The scope behind a text; none when it is no topic.
+    /// The scope behind a text; none when it is not a topic.
     pub(crate) fn of_topic(topic: &str) -> Option<Scope> {
         match topic.split_once(' ') {
             None => (topic == "tenant").then_some(Scope::Tenant),

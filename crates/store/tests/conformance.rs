@@ -18,6 +18,11 @@ mod sqlite {
     standfast_store::conformance!(standfast_store::conformance::sqlite);
 }
 
+/// T29: with payloads that are sealed.
+mod sealed_sqlite {
+    standfast_store::conformance!(standfast_store::conformance::sealed_sqlite);
+}
+
 /// S2-24, C9.
 mod file {
     standfast_store::conformance!(standfast_store::conformance::file);

@@ -48,7 +48,7 @@ fn torn_writes_give_exactly_what_was_acknowledged() {
     files::torn_writes(count(60)).assert_clean();
 }
 
-/// S2-24, F18: a damaged file is named, its run put aside, and the others go on.
+/// S2-24, F18: a damaged file is named, its run quarantined, and the others go on.
 #[test]
 fn a_damaged_file_is_named_and_stops_no_other_run() {
     files::damaged_files(count(120)).assert_clean();

@@ -53,7 +53,7 @@ fn settle_all(pipeline: &mut Pipeline, done: &mut Vec<SettledOrder>) {
     panic!("it never settles");
 }
 
-/// Polls a settling so many times and then lets go of it; what it came to if it came to its end before.
+/// Polls a settling so many times and then lets go of it; its outcome if it ended before.
 fn settle_for(pipeline: &mut Pipeline, polls: usize) -> Option<Settlement> {
     let mut settling = pin!(pipeline.settle());
     let mut context = Context::from_waker(Waker::noop());
@@ -371,7 +371,7 @@ fn brings(envelope: &Envelope, at: usize) -> bool {
     }
 }
 
-/// (c) A foreign link with as many events as ours is told apart by its hash.
+/// (c) A foreign link with as many events as ours is distinguished by its hash.
 #[test]
 fn a_foreign_link_of_the_same_length_is_a_conflict() {
     let script = Script::new(&[], People::Approve);

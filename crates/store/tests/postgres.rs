@@ -65,7 +65,7 @@ fn shards_are_spread_over_the_nodes_that_are_there() {
     assert_eq!((only.node, only.shards), (Incarnation([2; 16]), ShardSet::all()));
 }
 
-/// An append through one node is heard of by the others, by its shard; a node does not hear itself.
+/// An append through one node reaches the others, by its shard; a node does not hear itself.
 #[test]
 fn a_change_is_told_to_the_other_nodes() {
     let url = shared().database();
@@ -287,7 +287,7 @@ fn appends_that_wait_together_share_a_commit() {
     assert_eq!(events_of(&block_on(store.links(runs[299], Seq(0), 1)).unwrap()).len() as u64, 2);
 }
 
-/// F13: while the database is held up so many appends wait and no more: the others are told to come back, nothing of them
+/// F13: while the database is held up so many appends wait and no more: the others get a retry, nothing of them
 /// is written, and what waited is written once it can be.
 #[test]
 fn more_appends_than_may_wait_are_told_to_come_back() {

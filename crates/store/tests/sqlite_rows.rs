@@ -106,7 +106,7 @@ fn erased_contents_are_gone_from_the_file() {
     }
 }
 
-/// One transaction for all that wait; if one of them cannot be written, only its sender is told so.
+/// One transaction for all that wait; if one of them cannot be written, only its sender gets the error.
 #[test]
 fn one_append_that_does_not_fit_fails_alone() {
     let (_directory, file) = fresh_file();

@@ -11,17 +11,23 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use standfast_core::command::{Choice, Command};
+use standfast_core::digest::Digest;
+use standfast_core::hold::HoldPolicy;
 use standfast_core::id::HoldId;
 use standfast_core::name::Tenant;
 use standfast_core::project::RunRow;
+use standfast_core::time::Millis;
 use standfast_store::conformance::cluster::{self, query_text, shared};
 use standfast_store::conformance::faults::{fresh_file, open};
 use standfast_store::conformance::support::{
-    NewRun, SHELL, Scribe, block_on, checked, holds_by, resolve, runs_by, the_hold,
+    NewRun, SHELL, Scribe, block_on, checked, hold_ids, holds_by, resolve, runs_by, the_hold,
 };
 use standfast_store::memory::MemoryStore;
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
-use standfast_store::{HoldFilter, RunFilter, SessionChange, SessionKey, Store, postgres, sqlite};
+use standfast_store::{
+    Credential, HoldFilter, RunFilter, Scope, SealedChange, SessionChange, SessionKey, Store, Subscription,
+    postgres, sqlite,
+};
 
 /// The texts of the migrations, by number.
 fn migrations(backend: &str) -> Vec<(u32, String)> {
@@ -207,4 +213,220 @@ fn postgres_databases_of_every_earlier_schema_are_upgraded() {
         drop(store);
         assert_eq!(postgres::verify(&PostgresOptions::at(&url), |_| {}).unwrap().findings, []);
     }
+}
+
+/// What stands beside the runs: a key, a subscription, a session with metadata, one that is closed, a sealed document.
+fn put_rows(store: &dyn Store, scribe: &mut Scribe) {
+    let tenant = Tenant::new("default").unwrap();
+    let credential = Credential {
+        tenant: tenant.clone(),
+        prefix: "k1".into(),
+        hash: Digest([1; 32]),
+        facts: "{}".into(),
+        expires_at: None,
+        revoked_at: None,
+    };
+    assert!(block_on(store.put_credential(credential)).unwrap());
+    let subscription = Subscription {
+        tenant,
+        id: "sub-1".into(),
+        scope: Scope::Tenant,
+        owner: "ann".into(),
+        wants: 1,
+        is_active: true,
+        facts: "{}".into(),
+    };
+    assert!(block_on(store.put_subscription(subscription)).unwrap());
+    let notes = SessionChange::Metadata { before: "{}".into(), after: "{\"a\":1}".into() };
+    for (session, change) in [("with-notes", notes), ("closed", SessionChange::Close)] {
+        let mut batch = scribe.start(&NewRun::of("helper").in_session(session));
+        batch.puts.push(scribe.pinned(&batch.row));
+        let key = SessionKey::of(&batch.row.run.facts);
+        block_on(store.append(vec![batch])).unwrap();
+        assert!(block_on(store.change_session(key, change, scribe.now)).unwrap());
+    }
+    let tenant = Tenant::new("default").unwrap();
+    let book = SealedChange { tenant, name: "grants a".into(), before: None, after: Some("sealed".into()) };
+    assert!(block_on(store.change_sealed(book)).unwrap());
+}
+
+/// The same for the version before payloads could be sealed, which is SQLite's alone.
+fn before_sealed_payloads() -> Vec<String> {
+    ["DROP TABLE payload_keys", "ALTER TABLE blobs DROP COLUMN sealed"].map(str::to_owned).into()
+}
+
+/// The statements that make a database what the version before the audit of sealed documents left, after it changed one.
+fn before_sealed_audit() -> Vec<String> {
+    [
+        "ALTER TABLE unsaid_rows DROP COLUMN kind",
+        "DELETE FROM unsaid_rows",
+        "DELETE FROM refinery_schema_history WHERE version >= 26",
+        "UPDATE sealed SET value = 'changed'",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+/// The statements that make a database what the version before the audit of rows left.
+fn before_row_audit() -> Vec<String> {
+    [
+        "DROP INDEX holds_by_deadline",
+        "DROP INDEX holds_without_look",
+        "ALTER TABLE holds DROP COLUMN expires_at",
+        "DROP TABLE unsaid_rows",
+        "DELETE FROM refinery_schema_history WHERE version >= 22",
+        "DELETE FROM audit",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+/// Holds with deadlines in another order than they were opened in, and one without.
+fn put_deadlines(store: &dyn Store, scribe: &mut Scribe) -> Vec<HoldId> {
+    let mut write = |timeout: Option<i64>| {
+        let policy = HoldPolicy { timeout: timeout.map(Millis::seconds), ..HoldPolicy::default() };
+        let mut batch = scribe.start(&NewRun::of("helper").holding(policy));
+        batch.puts.push(scribe.pinned(&batch.row));
+        let row = batch.row.clone();
+        block_on(store.append(vec![batch])).unwrap();
+        let batch = scribe.reply(&row, &[SHELL]);
+        let row = batch.row.clone();
+        block_on(store.append(vec![batch])).unwrap();
+        the_hold(&row)
+    };
+    let (late, none, early) = (write(Some(900)), write(None), write(Some(60)));
+    vec![early, late, none]
+}
+
+/// Open holds in the order of their deadlines.
+fn by_deadline(store: &dyn Store) -> Vec<HoldId> {
+    let listed = |filter| hold_ids(&block_on(store.list_holds(holds_by(filter))).unwrap().items);
+    [listed(HoldFilter::Dated), listed(HoldFilter::Undated)].concat()
+}
+
+#[test]
+fn sqlite_deadlines_of_an_older_version_are_put_in_order() {
+    let (_directory, file) = fresh_file();
+    let store = open(&file).unwrap();
+    let held = put_deadlines(&*store, &mut Scribe::new(5));
+    assert_eq!(by_deadline(&*store), held);
+    drop(store);
+    Connection::open(&file).unwrap().execute_batch("UPDATE holds SET expires_at = NULL").unwrap();
+    assert_eq!(by_deadline(&*open(&file).unwrap()), held);
+}
+
+#[test]
+fn postgres_deadlines_of_an_older_version_are_put_in_order() {
+    let url = shared().database();
+    let open = || PostgresStore::open(&PostgresOptions::at(&url)).unwrap();
+    let store = open();
+    let held = put_deadlines(&store, &mut Scribe::new(6));
+    assert_eq!(by_deadline(&store), held);
+    // A node of the version before knows nothing of the column.
+    cluster::run(&url, &["UPDATE holds SET expires_at = NULL".to_owned()]);
+    assert_eq!(by_deadline(&store).len(), held.len(), "they are listed all the same");
+    drop(store);
+    assert_eq!(by_deadline(&open()), held);
+}
+
+/// The entries that say of rows that they were found at an upgrade.
+fn adopted(entries: &[String]) -> usize {
+    entries.iter().filter(|entry| entry.contains("\"adopted\":true")).count()
+}
+
+/// T32: rows that an older version wrote are taken into the audit once; what is changed after that is noticed.
+#[test]
+fn sqlite_rows_of_an_older_version_are_taken_into_the_audit() {
+    let (_directory, file) = fresh_file();
+    let store = open(&file).unwrap();
+    put_rows(&*store, &mut Scribe::new(3));
+    drop(store);
+    let run = |statements: &[String]| {
+        let database = Connection::open(&file).unwrap();
+        statements.iter().for_each(|one| database.execute_batch(one).unwrap());
+    };
+    let findings = || -> Vec<String> {
+        let found = sqlite::verify(&file, |_| {}).unwrap().findings;
+        found.into_iter().map(|finding| format!("{}: {}", finding.run, finding.what)).collect()
+    };
+    assert_eq!(findings(), [""; 0]);
+    run(&before_sealed_payloads());
+    run(&before_row_audit());
+    // Nothing is said of rows before anything could have been.
+    assert_eq!(findings(), [""; 0]);
+    drop(open(&file).unwrap());
+    assert_eq!(findings(), [""; 0]);
+    let entries = || texts(&Connection::open(&file).unwrap(), "SELECT entry FROM audit ORDER BY no");
+    assert_eq!((entries().len(), adopted(&entries())), (5, 5));
+    // A crash after the change of the schema, before they were taken: the next start does it.
+    run(&["DELETE FROM audit".into(), "INSERT INTO unsaid_rows (waiting) VALUES (1)".into()]);
+    assert_eq!(findings().len(), 5);
+    drop(open(&file).unwrap());
+    assert_eq!(findings(), [""; 0]);
+    // From now on it is not an upgrade any more.
+    run(&["UPDATE credentials SET facts = '{\"user\":\"eve\"}'".into()]);
+    drop(open(&file).unwrap());
+    let changed = ["key k1 of tenant default: it is not what the audit says of it"];
+    assert_eq!(findings(), changed);
+    assert_eq!(entries().len(), 5);
+    // An upgrade that takes sealed documents in does not say of other rows that they are as they should be.
+    run(&before_sealed_payloads());
+    run(&before_sealed_audit());
+    assert_eq!(findings(), changed);
+    drop(open(&file).unwrap());
+    assert_eq!(findings(), changed);
+    assert_eq!((entries().len(), adopted(&entries())), (6, 6));
+    run(&["UPDATE sealed SET value = 'older'".into()]);
+    drop(open(&file).unwrap());
+    assert_eq!(findings().len(), 2);
+}
+
+/// T32: the same on Postgres, where nodes of the version before may go on for a while.
+#[test]
+fn postgres_rows_of_an_older_version_are_taken_into_the_audit() {
+    let url = shared().database();
+    let options = PostgresOptions::at(&url);
+    let open = || drop(PostgresStore::open(&options).unwrap());
+    put_rows(&PostgresStore::open(&options).unwrap(), &mut Scribe::new(4));
+    let findings = || postgres::verify(&options, |_| {}).unwrap().findings.len();
+    let entries = || {
+        let all =
+            query_text(&url, "SELECT string_agg(entry, E'\n' ORDER BY no) FROM audit").unwrap_or_default();
+        all.lines().map(str::to_owned).collect::<Vec<String>>()
+    };
+    assert_eq!(findings(), 0);
+    cluster::run(&url, &before_row_audit());
+    open();
+    assert_eq!(findings(), 0);
+    assert_eq!((entries().len(), adopted(&entries())), (5, 5));
+    // An older node revokes a key, adds one and deletes a subscription; then it is replaced.
+    let older = [
+        "UPDATE credentials SET revoked_at = 5",
+        "INSERT INTO credentials (tenant, prefix, hash, facts) SELECT tenant, 'k2', hash, facts FROM credentials",
+        "DELETE FROM subscriptions",
+    ];
+    cluster::run(&url, &older.map(str::to_owned));
+    assert_eq!(findings(), 3);
+    open();
+    assert_eq!(findings(), 0);
+    assert_eq!((entries().len(), adopted(&entries())), (8, 8));
+    // A day later no start takes anything in any more.
+    let later = ["UPDATE unsaid_rows SET until = 1", "UPDATE credentials SET revoked_at = NULL"];
+    cluster::run(&url, &later.map(str::to_owned));
+    open();
+    open();
+    assert_eq!(findings(), 1);
+    assert_eq!(entries().len(), 8);
+    cluster::run(&url, &before_sealed_audit());
+    open();
+    assert_eq!(findings(), 1, "an upgrade that takes sealed documents in takes nothing else in");
+    assert_eq!(entries().len(), 9);
+    let older = "UPDATE sealed SET value = 'older'";
+    cluster::run(&url, &[older.to_owned()]);
+    assert_eq!(findings(), 2);
+    open();
+    assert_eq!(findings(), 1, "a node of the version before may have written it");
+    cluster::run(&url, &["UPDATE unsaid_rows SET until = 1".to_owned(), older.replace("older", "old")]);
+    open();
+    assert_eq!(findings(), 2);
 }

@@ -256,7 +256,7 @@ impl Bench {
             counts_for: Vec::new(),
             recorded: None,
             limits: self.limits.clone(),
-            over_soft_cap: false,
+            origin: None,
         };
         Order { commands, given, writes }
     }

@@ -1,7 +1,7 @@
 //! A Postgres for tests: Debian's, started by the first test that wants it, ended when none has for a while.
 //!
 //! Each test runs in a process of its own and gets a database of its own, copied from one that has the schema. All share
-//! one server, found through a file in the temporary directory and guarded by locks on files; a shell beside it ends it
+//! one server, found through a file beside its directory and guarded by locks on files; a shell beside it ends it
 //! and deletes its directory. `STANDFAST_TEST_PG_URL` names a server to use instead. There is no way to go without.
 
 use std::fs::File;
@@ -25,6 +25,14 @@ const IDLE_SECONDS: u32 = 15;
 
 /// How many databases of ended tests may be left over; each is some 8 MB, and a whole run makes over a thousand.
 const LEFTOVERS: usize = 64;
+
+/// How many of them one test removes. A database is some three hundred files, and there are disks that take a millisecond and
+/// more to forget one: what a test pays for those before it must be small beside what it takes itself.
+const REMOVALS: usize = 8;
+
+/// A file system in memory, and how large it and the memory must be for a server to be there.
+const MEMORY: &str = "/dev/shm";
+const ROOMY: u64 = 8 << 30;
 
 /// A server, and the lock that says that this process uses it.
 #[derive(Debug)]
@@ -76,7 +84,7 @@ impl Cluster {
         with_database(&self.admin, &name)
     }
 
-    /// Removes the databases of processes that have ended, many at a time: each removal waits for a checkpoint, and only
+    /// Removes some databases of processes that have ended, several at a time: each removal waits for a checkpoint, and only
     /// the first of a row has something to write. Whoever finds another at it goes on.
     fn remove_leftovers(&self) {
         let Some(place) = &self.place else { return };
@@ -87,7 +95,8 @@ impl Cluster {
         let names = query_texts(&self.admin, "SELECT datname FROM pg_database WHERE datname LIKE 'test\\_%'");
         let leftovers: Vec<_> = names.iter().filter(|name| has_maker_ended(name)).collect();
         if leftovers.len() >= LEFTOVERS {
-            let removals = leftovers.iter().map(|name| format!("DROP DATABASE {name} WITH (FORCE)"));
+            let some = leftovers.iter().take(REMOVALS);
+            let removals = some.map(|name| format!("DROP DATABASE {name} WITH (FORCE)"));
             run(&self.admin, &removals.collect::<Vec<_>>());
         }
     }
@@ -133,6 +142,22 @@ fn has_maker_ended(name: &str) -> bool {
     !Path::new("/proc").join(maker).exists()
 }
 
+/// Where servers keep their files: in memory where there is room, otherwise in the temporary directory. A server that is killed
+/// loses no more there than on a disk, and tests do not wait for one that is busy with what others build.
+fn directory_of_servers() -> PathBuf {
+    // Sizes, not what is free: all tests of a run must come to the same place.
+    let size = rustix::fs::statvfs(MEMORY).map_or(0, |disk| disk.f_blocks * disk.f_frsize);
+    if size.min(memory_in_all()) >= ROOMY { PathBuf::from(MEMORY) } else { std::env::temp_dir() }
+}
+
+/// Bytes of memory of this machine.
+fn memory_in_all() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.map_or(0, |kib| kib * 1024)
+}
+
 /// Where a server lives: one for each directory of compiled tests, so that two checkouts do not meet.
 #[derive(Debug)]
 struct ServerDirectory {
@@ -144,7 +169,7 @@ impl ServerDirectory {
         let mut hasher = DefaultHasher::new();
         std::env::current_exe().unwrap().parent().hash(&mut hasher);
         ServerDirectory {
-            base: std::env::temp_dir().join(format!("standfast-pg-{:08x}", hasher.finish() as u32)),
+            base: directory_of_servers().join(format!("standfast-pg-{:08x}", hasher.finish() as u32)),
         }
     }
 
@@ -278,7 +303,7 @@ impl OwnServer {
     fn placed(replication: Option<Replication>) -> OwnServer {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let no = COUNT.fetch_add(1, Ordering::Relaxed);
-        let directory = std::env::temp_dir().join(format!("standfast-own-pg-{}-{no}", std::process::id()));
+        let directory = directory_of_servers().join(format!("standfast-own-pg-{}-{no}", std::process::id()));
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         OwnServer { directory, port, replication }
     }
@@ -299,6 +324,51 @@ impl OwnServer {
             std::thread::yield_now();
         }
         standby
+    }
+
+    /// From now on the log of this server is archived to a folder of its own; that folder. What a copy of its files starts with
+    /// is in them, as an operator's would be.
+    #[must_use]
+    pub fn archive(&self) -> PathBuf {
+        let folder = self.directory.join("archive");
+        succeed(as_server_user(Path::new("mkdir")).arg(&folder));
+        let command = format!("test ! -f {0}/%f && cp %p {0}/%f", folder.display());
+        let mut settings = format!("archive_mode = on\narchive_command = '{command}'\n");
+        settings.push_str("unix_socket_directories = ''\nlisten_addresses = '127.0.0.1'\n");
+        SETTINGS.iter().chain(&REPLICATED).for_each(|setting| settings.push_str(&format!("{setting}\n")));
+        std::fs::write(self.directory.join("data").join("postgresql.auto.conf"), settings).unwrap();
+        self.crash();
+        self.start();
+        folder
+    }
+
+    /// A place for a server whose files somebody else makes, in its folder `data`.
+    #[must_use]
+    pub fn to_be_made() -> OwnServer {
+        let server = OwnServer::placed(None);
+        make_directory(&server.directory);
+        server.end_with_this_process();
+        server
+    }
+
+    /// Its folder.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Lines of a shell, typed by the user of this server: its programs are in the path, its port is known to them. They have
+    /// to end well; what they printed.
+    pub fn types(&self, lines: &str, variables: &[(&str, &str)]) -> String {
+        let mut shell = as_server_user(Path::new("sh"));
+        let paths = std::env::var_os("PATH").unwrap_or_default();
+        let paths = std::env::join_paths(std::iter::once(programs()).chain(std::env::split_paths(&paths)));
+        shell.args(["-eu", "-c", lines]).current_dir(&self.directory).env("PATH", paths.unwrap());
+        shell.env("PGPORT", self.port.to_string()).env("PGHOST", "127.0.0.1").env("PGUSER", "postgres");
+        let done = shell.envs(variables.iter().copied()).stdin(Stdio::null()).output().unwrap();
+        let errors = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{lines}: {errors}");
+        String::from_utf8_lossy(&done.stdout).into_owned()
     }
 
     /// From now on this standby is a server of its own, which takes writes.

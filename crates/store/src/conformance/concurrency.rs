@@ -6,14 +6,17 @@ use std::collections::HashSet;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
+use standfast_core::budget::{BudgetTake, StoredTake};
 use standfast_core::command::Choice;
-use standfast_core::id::{HoldId, Incarnation, RunId};
+use standfast_core::id::{CallNo, HoldId, Incarnation, RunId};
+use standfast_core::name::Tenant;
 use standfast_core::project::RunRow;
+use standfast_core::time::Millis;
 
 use super::Factory;
 use super::appending::say;
 use super::support::{NewRun, Scribe, World, block_on, checked, claimed_runs, resolve};
-use crate::{Claim, ClaimedRun, Guard, Store, StoreError};
+use crate::{Claim, ClaimedRun, Guard, KeyQuery, SideWrite, Store, StoreError};
 
 const THREADS: u64 = 16;
 
@@ -99,6 +102,49 @@ pub fn counters_stay_exact(factory: &Factory) {
     batch.guards.push(within);
     let why = "runs is at 100 of 100".into();
     assert_eq!(world.append(vec![batch]), Err(StoreError::Guard { which: 0, why }));
+}
+
+/// Whoever reads how much was taken and takes the next, behind the guard, never takes more than there is together with others.
+pub fn a_budget_is_never_exceeded(factory: &Factory) {
+    const LIMIT: usize = 25;
+    let account = r#"["rule:refunds","daily"]"#;
+    let list = |store: &dyn Store, prefix: String, limit: usize| -> Vec<String> {
+        let query =
+            KeyQuery { tenant: Tenant::default_tenant(), prefix: prefix.clone(), before: None, limit };
+        let found = block_on(store.keys_under(query)).unwrap();
+        found.iter().map(|(key, _)| key.strip_prefix(&prefix).unwrap().to_owned()).collect()
+    };
+    let taken = |store: &dyn Store| -> usize {
+        let found = list(store, BudgetTake::prefix(account), 1000);
+        found.iter().filter(|rest| StoredTake::read(rest).is_some()).count()
+    };
+    let mut world = World::new(factory);
+    let written = at_once(&world, |_, store, mut scribe| {
+        let mut written = 0;
+        loop {
+            // The number before what it stands for: what is taken in between is then counted, and refused.
+            let last = list(store, BudgetTake::number_prefix(account), 1);
+            let after: u32 = last.first().map_or(0, |last| last.parse().unwrap());
+            if taken(store) >= LIMIT {
+                return written;
+            }
+            let (amount, window) = ("1".to_owned(), Millis::hours(24));
+            let take = BudgetTake { account: account.into(), no: after + 1, after, amount, window };
+            let mut batch = scribe.start(&NewRun::of("helper"));
+            batch.guards.extend(take.numbers().map(|key| Guard::KeyUnused { key }));
+            let (request, expires_at) = (batch.link.hash, take.expires_at(scribe.now));
+            let keys = take.numbers().chain([take.stored(scribe.now, CallNo(1), 1)]);
+            batch.puts.extend(keys.map(|key| SideWrite::Key { key, request, expires_at }));
+            match block_on(store.append(vec![batch])) {
+                Ok(()) => written += 1,
+                Err(StoreError::Guard { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+    });
+    assert_eq!(written.iter().sum::<usize>(), LIMIT);
+    world.reopen();
+    assert_eq!(taken(&*world.store()), LIMIT);
 }
 
 pub fn a_key_is_used_once(factory: &Factory) {

@@ -87,3 +87,24 @@ pub fn a_credential_is_revoked_once(factory: &Factory) {
     world.reopen();
     assert_eq!(world.credential("abcd"), Some(Credential { revoked_at, ..kept }));
 }
+
+pub fn a_credential_expires_no_later_than_it_was_told(factory: &Factory) {
+    let mut world = World::new(factory);
+    let [early, late] = [1, 2].map(|hours| world.now().plus(Millis::hours(hours)));
+    let forever = credential("default", "abcd");
+    assert!(
+        world.put(&forever)
+            && world.put(&Credential { expires_at: Some(early), ..credential("default", "efgh") })
+    );
+    let expire = |world: &World, of: &str, prefix: &str, at| {
+        block_on(world.store().expire_credential(tenant(of), prefix.into(), at)).unwrap()
+    };
+    assert!(!expire(&world, "acme", "abcd", late), "not by another tenant");
+    assert!(!expire(&world, "default", "none", late));
+    assert!(expire(&world, "default", "abcd", late) && expire(&world, "default", "efgh", late));
+    world.reopen();
+    let ends = |world: &World, prefix| world.credential(prefix).unwrap().expires_at;
+    assert_eq!((ends(&world, "abcd"), ends(&world, "efgh")), (Some(late), Some(early)));
+    assert!(expire(&world, "default", "abcd", early));
+    assert_eq!(world.credential("abcd"), Some(Credential { expires_at: Some(early), ..forever }));
+}

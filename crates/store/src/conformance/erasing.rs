@@ -2,11 +2,14 @@
 //!
 //! Only a run that says so itself (`run.erased`) can be erased.
 
+use std::collections::BTreeMap;
+
 use standfast_core::command::Command;
 use standfast_core::digest;
 use standfast_core::event::Event;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::link::Contents;
+use standfast_core::name::AgentName;
 use standfast_core::project::RunRow;
 use standfast_core::time::{Millis, Timestamp};
 
@@ -96,7 +99,13 @@ pub fn ended_runs_are_listed_while_they_have_their_contents(factory: &Factory) {
     assert_eq!(world.ended(then), [first], "only what ended before");
     let now = before(&world);
     assert_eq!(world.ended(now), [first, second], "neither {open} nor {hold}");
-    let stranger = EndedQuery { tenant: tenant("somebody"), before: now, cursor: None, limit: 10 };
+    let stranger = EndedQuery {
+        tenant: tenant("somebody"),
+        before: now,
+        agents: BTreeMap::new(),
+        cursor: None,
+        limit: 10,
+    };
     assert_eq!(block_on(world.store().ended_runs(stranger)).map(|page| page.items), Ok(vec![]));
 
     let row = world.load(first).unwrap().row;
@@ -105,6 +114,27 @@ pub fn ended_runs_are_listed_while_they_have_their_contents(factory: &Factory) {
     world.later(Millis::hours(24));
     world.reopen();
     assert_eq!(world.ended(world.now()), [second], "what is erased is not listed again, however old it gets");
+}
+
+pub fn runs_of_some_agents_are_kept_for_longer_or_not_as_long(factory: &Factory) {
+    let mut world = World::new(factory);
+    let [long_ago, ever] = [Timestamp(0), Timestamp(i64::MAX)];
+    let helper = world.ended_run("helper").run.facts.id;
+    world.later(Millis::seconds(10));
+    let other = world.ended_run("other").run.facts.id;
+    let open = world.queued_run("other").run.facts.id;
+    world.later(Millis::seconds(10));
+    let now = world.now();
+    assert_eq!(world.ended_of(now, &[("helper", long_ago)]), [other], "{helper} is kept, {open} goes on");
+    assert_eq!(world.ended_of(long_ago, &[("helper", now)]), [helper]);
+    assert_eq!(
+        world.ended_of(long_ago, &[("helper", ever), ("other", now), ("unheard", ever)]),
+        [helper, other]
+    );
+    assert_eq!(world.ended_of(now, &[("helper", long_ago), ("other", long_ago)]), []);
+    // Whoever wrote that it is erased may have died before it was, however long such runs are kept.
+    let half = world.erased_run("secret").run.facts.id;
+    assert_eq!(world.ended_of(now, &[("helper", long_ago), ("other", long_ago)]), [half]);
 }
 
 pub fn what_waits_to_be_told_keeps_its_contents(factory: &Factory) {
@@ -156,7 +186,19 @@ impl World {
     /// Every run that ended before an instant and has its contents, in small pages.
     fn ended(&self, before: Timestamp) -> Vec<RunId> {
         all_pages(|cursor| {
-            let query = EndedQuery { tenant: tenant("default"), before, cursor, limit: 2 };
+            let query =
+                EndedQuery { tenant: tenant("default"), before, agents: BTreeMap::new(), cursor, limit: 2 };
+            block_on(self.store().ended_runs(query)).unwrap()
+        })
+    }
+
+    /// The same, where the runs of some agents have an instant of their own.
+    fn ended_of(&self, before: Timestamp, agents: &[(&str, Timestamp)]) -> Vec<RunId> {
+        let agents = agents.iter().map(|(name, before)| (AgentName::new(name).unwrap(), *before));
+        let agents: BTreeMap<AgentName, Timestamp> = agents.collect();
+        all_pages(|cursor| {
+            let (tenant, agents) = (tenant("default"), agents.clone());
+            let query = EndedQuery { tenant, before, agents, cursor, limit: 1 };
             block_on(self.store().ended_runs(query)).unwrap()
         })
     }

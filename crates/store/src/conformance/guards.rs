@@ -3,6 +3,7 @@
 //! A guard that does not hold is named by its position among all guards of the append, and nothing was written, not
 //! even what the guards before it would have counted.
 
+use standfast_core::budget::{BudgetTake, StoredTake};
 use standfast_core::digest::Digest;
 use standfast_core::effect::EffectClaim;
 use standfast_core::id::CallNo;
@@ -13,7 +14,7 @@ use standfast_core::time::Millis;
 use super::Factory;
 use super::appending::say;
 use super::support::{NODE, NewRun, OTHER_NODE, World, block_on, session_of};
-use crate::{Batch, Guard, SessionChange, SideWrite, StoreError};
+use crate::{Batch, Guard, KeyQuery, KeyRecord, SessionChange, SideWrite, StoreError};
 
 pub fn an_unused_key_passes(factory: &Factory) {
     let mut world = World::new(factory);
@@ -54,6 +55,45 @@ pub fn an_effect_is_claimed_once(factory: &Factory) {
     let found = block_on(world.store().find_key(Tenant::default_tenant(), claim.stored())).unwrap().unwrap();
     assert_eq!((found.run, found.request), (first, EffectClaim::owner(first, CallNo(1))));
     assert_eq!(claims(&mut world, &EffectClaim { no: 2, ..claim }).1, Ok(()), "the second start of it");
+}
+
+/// Takes from one account have numbers: who was counted with fewer of them than there are is refused, also where a number was
+/// left out.
+pub fn a_take_is_refused_unless_all_others_were_counted(factory: &Factory) {
+    let mut world = World::new(factory);
+    let account = r#"["rule:refunds","daily","ann ½"]"#;
+    let mut take = |no: u32, after: u32| {
+        let (amount, window) = ("5.5".to_owned(), Millis::hours(24));
+        let take = BudgetTake { account: account.into(), no, after, amount, window };
+        let mut batch = world.scribe.start(&NewRun::of("helper"));
+        let (run, now) = (batch.run(), world.now());
+        batch.guards.extend(take.numbers().map(|key| Guard::KeyUnused { key }));
+        let (request, expires_at) = (EffectClaim::owner(run, CallNo(1)), take.expires_at(now));
+        let keys = take.numbers().chain([take.stored(now, CallNo(1), 1)]);
+        batch.puts.extend(keys.map(|key| SideWrite::Key { key, request, expires_at }));
+        let written = world.append(vec![batch]);
+        world.reopen();
+        (run, written)
+    };
+    let (first, written) = take(1, 0);
+    assert_eq!(written, Ok(()));
+    let (_, late) = take(1, 0);
+    assert!(matches!(late, Err(StoreError::Guard { which: 0, .. })), "{late:?}");
+    let (third, written) = take(3, 1);
+    assert_eq!(written, Ok(()), "the call that was to be the second did not start");
+    let (_, unaware) = take(2, 1);
+    assert!(matches!(unaware, Err(StoreError::Guard { which: 0, .. })), "it was not counted with the third");
+    assert_eq!(take(4, 3).1, Ok(()));
+    let prefix = BudgetTake::prefix(account);
+    let query =
+        KeyQuery { tenant: Tenant::default_tenant(), prefix: prefix.clone(), before: None, limit: 99 };
+    let found = block_on(world.store().keys_under(query)).unwrap();
+    let read = |(key, record): &(String, KeyRecord)| {
+        let take = StoredTake::read(key.strip_prefix(&prefix).unwrap()).unwrap();
+        (take.no, take.amount, record.run)
+    };
+    let amounts: Vec<_> = found.iter().map(read).collect();
+    assert_eq!(amounts.get(1..), Some(&[(3, "5.5".into(), third), (1, "5.5".into(), first)][..]));
 }
 
 pub fn a_key_of_another_tenant_does_not_count(factory: &Factory) {

@@ -152,6 +152,66 @@ pub fn holds_are_listed_by_inbox(factory: &Factory) {
     assert_eq!(by(&world, "tickets", 10), [first]);
 }
 
+pub fn holds_are_listed_by_deadline(factory: &Factory) {
+    let mut world = World::new(factory);
+    let timeout = |after: i64| HoldPolicy {
+        timeout: Some(Millis::seconds(after)),
+        on_timeout: OnTimeout::Keep,
+        ..HoldPolicy::default()
+    };
+    let mut dated = Vec::new();
+    let mut undated = Vec::new();
+    // Deadlines in another order than they are opened in, three of them at one instant.
+    for (after, audience) in
+        [(900, "user:alice"), (60, "role:ops"), (300, "user:alice"), (300, "role:ops"), (300, "user:alice")]
+    {
+        dated.push((after, world.held(&NewRun::of("a").holding(timeout(after)), &[audience])));
+        undated.push(world.held(&NewRun::of("b"), &[audience]).1);
+    }
+    world.held(&NewRun::of("a").of_tenant("acme").holding(timeout(10)), &["role:ops"]);
+    dated.sort_by_key(|(after, _)| *after);
+    let order: Vec<HoldId> = dated.iter().map(|(_, (_, hold))| *hold).collect();
+    let listed = |world: &World, filter: HoldFilter, who: &[&str], limit: usize| {
+        let audience = match who {
+            [] => Audience::Everyone,
+            who => Audience::AnyOf(who.iter().map(|one| AudienceMember((*one).to_owned())).collect()),
+        };
+        hold_ids(&world.all_holds(&HoldQuery { audience, limit, ..holds_by(filter) }))
+    };
+    for limit in [1, 2, 100] {
+        assert_eq!(listed(&world, HoldFilter::Dated, &[], limit), order);
+        assert_eq!(listed(&world, HoldFilter::Undated, &[], limit), undated);
+        let ops = [order[0], order[2]];
+        assert_eq!(listed(&world, HoldFilter::Dated, &["role:ops"], limit), ops);
+        assert_eq!(listed(&world, HoldFilter::Undated, &["role:ops"], limit), [undated[1], undated[3]]);
+        assert_eq!(listed(&world, HoldFilter::Dated, &["role:ops", "user:alice"], limit), order);
+    }
+    let none = HoldQuery { kinds: vec![HoldKind::Input], ..holds_by(HoldFilter::Dated) };
+    assert_eq!(world.all_holds(&none), []);
+    // A cursor stays where it is when its hold is decided.
+    let first =
+        block_on(world.store().list_holds(HoldQuery { limit: 2, ..holds_by(HoldFilter::Dated) })).unwrap();
+    let (row, hold) = &dated[1].1;
+    world.decides(row, *hold, Choice::Approve);
+    let query = HoldQuery { cursor: first.next, ..holds_by(HoldFilter::Dated) };
+    assert_eq!(hold_ids(&block_on(world.store().list_holds(query)).unwrap().items), order[2..]);
+    // One that is opened again has another deadline.
+    world.later(Millis::seconds(61));
+    let row = world.send(&dated[0].1.0, &Command::Tick);
+    let again = |after| Some(after).map(|after| world.now().plus(Millis::seconds(after)));
+    let (late, none) = (again(5_000), None);
+    let row = world.send(&row, &Command::Reopen { hold: order[0].key, expires_at: late });
+    assert_eq!(listed(&world, HoldFilter::Dated, &[], 100), [order[2], order[3], order[4], order[0]]);
+    world.later(Millis::seconds(5_001));
+    let row = world.send(&row, &Command::Tick);
+    world.send(&row, &Command::Reopen { hold: order[0].key, expires_at: none });
+    assert_eq!(listed(&world, HoldFilter::Dated, &[], 100), order[2..]);
+    world.reopen();
+    assert_eq!(listed(&world, HoldFilter::Dated, &[], 1), order[2..]);
+    undated.insert(1, order[0]);
+    assert_eq!(listed(&world, HoldFilter::Undated, &[], 1), undated);
+}
+
 pub fn holds_are_listed_by_kind(factory: &Factory) {
     let mut world = World::new(factory);
     let all = [

@@ -1,4 +1,4 @@
-//! Notices: somebody outside is to be told of a run's events, once for each subscription and run at a time.
+//! Notices: somebody outside is to be notified of a run's events, once for each subscription and run at a time.
 //!
 //! A notice that was delivered while more came in goes on from there; one that failed waits; one that is given up is
 //! kept out of the way of the next.
@@ -108,7 +108,7 @@ pub fn a_failed_notice_waits_and_counts(factory: &Factory) {
     assert_eq!(world.due().iter().map(|due| due.attempts).collect::<Vec<_>>(), [1]);
 }
 
-/// A part of what is due was told: it goes on behind that, and the tries count anew.
+/// A part of what is due was told: it goes on behind that, and the tries count again.
 pub fn a_notice_that_failed_half_way_goes_on_from_there(factory: &Factory) {
     let mut world = World::new(factory);
     let now = world.now();

@@ -6,12 +6,13 @@ use standfast_core::body::{Blob, BlobForm, BlobRef};
 use standfast_core::digest::{self, Digest};
 use standfast_core::id::Seq;
 use standfast_core::link::Link;
+use standfast_core::name::Tenant;
 use standfast_core::time::Millis;
 
 use super::Factory;
 use super::appending::say;
 use super::support::{NewRun, World, block_on, tenant};
-use crate::{KeyRecord, SideWrite, StoreError};
+use crate::{KeyQuery, KeyRecord, SideWrite, StoreError};
 
 pub fn a_key_remembers_what_it_was_used_for(factory: &Factory) {
     let mut world = World::new(factory);
@@ -48,6 +49,32 @@ pub fn a_key_used_again_names_its_last_use(factory: &Factory) {
         expires_at: late,
     };
     assert_eq!(block_on(world.store().find_key(tenant("default"), "k".into())), Ok(Some(record)));
+}
+
+/// Keys that begin alike are read from the last one on, in pieces, whatever signs they are made of.
+pub fn keys_that_begin_alike_are_listed_backwards(factory: &Factory) {
+    let mut world = World::new(factory);
+    let mut batch = world.scribe.start(&NewRun::of("helper"));
+    let names = ["a", "a ", "a 1", "a 2", "a 2 x", "a 2½", "a 3%_", "a!", "A 1", "b 1"];
+    for key in names {
+        let (request, expires_at) = (Digest([7; 32]), world.now().plus(Millis::hours(1)));
+        batch.puts.push(SideWrite::Key { key: key.to_owned(), request, expires_at });
+    }
+    let run = world.write(batch).run.facts.id;
+    world.reopen();
+    let list = |tenant: Tenant, before: Option<&str>, limit: usize| -> Vec<String> {
+        let before = before.map(ToOwned::to_owned);
+        let query = KeyQuery { tenant, prefix: "a ".into(), before, limit };
+        let found = block_on(world.store().keys_under(query)).unwrap();
+        assert!(found.iter().all(|(_, record)| record.run == run && record.request == Digest([7; 32])));
+        found.into_iter().map(|(key, _)| key).collect()
+    };
+    let ours = Tenant::default_tenant;
+    assert_eq!(list(ours(), None, 99), ["a 3%_", "a 2½", "a 2 x", "a 2", "a 1", "a "]);
+    assert_eq!(list(ours(), None, 2), ["a 3%_", "a 2½"]);
+    assert_eq!(list(ours(), Some("a 2½"), 2), ["a 2 x", "a 2"]);
+    assert_eq!(list(ours(), Some("a "), 2), Vec::<String>::new());
+    assert_eq!(list(tenant("acme"), None, 99), Vec::<String>::new());
 }
 
 pub fn keys_past_their_time_are_forgotten_in_pieces(factory: &Factory) {

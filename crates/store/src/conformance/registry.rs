@@ -43,7 +43,7 @@ impl Registry {
         ShardSet::of(turn.keeps)
     }
 
-    /// As [`crate::Store::leave`].
+    /// As [`crate::WorkStore::leave`].
     pub fn leave(&mut self, node: Incarnation) {
         self.nodes.remove(&node.0);
         for held in self.held.iter_mut().filter(|held| held.node == Some(node)) {
@@ -51,7 +51,7 @@ impl Registry {
         }
     }
 
-    /// As [`crate::Store::nodes`].
+    /// As [`crate::WorkStore::nodes`].
     #[must_use]
     pub fn nodes(&self, now: Timestamp) -> Vec<NodeRow> {
         let row = |beat: &Heartbeat| {

@@ -8,9 +8,11 @@ mod scribe;
 mod waiting;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use standfast_core::apply;
 use standfast_core::command::{Begin, Choice, Command, FinishCall, Resolve, Suspend, SuspendFor};
+use standfast_core::digest;
 use standfast_core::event::{Envelope, OrphanCause};
 use standfast_core::hold::Ask;
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Seq};
@@ -20,6 +22,7 @@ use standfast_core::project::{self, HoldRow, RunRow};
 use standfast_core::time::{Millis, Timestamp};
 
 use super::{Backend, Factory};
+use crate::sqlite::{Sealing, WrappingKey};
 use crate::{
     Audience, AudienceMember, Batch, Claim, ClaimedRun, HoldFilter, HoldQuery, Page, RunFilter, RunQuery,
     SessionKey, ShardSet, Store, StoreError, StoredRun,
@@ -169,7 +172,13 @@ impl World {
         let row = self.begins(&row, 1);
         let row = self.send(
             &row,
-            &Command::Orphan { call: CallNo(1), attempt: 1, node: NODE, why: OrphanCause::ServerLost },
+            &Command::Orphan {
+                call: CallNo(1),
+                attempt: 1,
+                node: NODE,
+                why: OrphanCause::ServerLost,
+                reconciled: None,
+            },
         );
         let hold = the_hold(&row);
         (row, hold)
@@ -379,4 +388,17 @@ pub fn suspend(call: u32, attempt: u32, kind: SuspendFor) -> Command {
         secret: None,
         worker,
     })
+}
+
+/// Payloads sealed with keys that are made from their ids.
+#[must_use]
+pub fn sealing(file: &std::path::Path, ids: &[&str]) -> Sealing {
+    let key = |id: &&str| WrappingKey::new(*id, &digest::of_bytes(id.as_bytes()).0);
+    Sealing { file: file.to_owned(), keys: ids.iter().map(key).collect(), random: drawn }
+}
+
+/// Bytes that are never the same again within a process: a test needs no more.
+fn drawn() -> [u8; 32] {
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
+    digest::of_bytes(&DRAWN.fetch_add(1, Ordering::Relaxed).to_be_bytes()).0
 }

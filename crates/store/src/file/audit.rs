@@ -14,8 +14,10 @@ use standfast_core::link::Link;
 use standfast_core::name::Tenant;
 use standfast_core::run::{FOLD_VERSION, Run};
 
-use super::documents::AuditLine;
+use super::documents::{AuditLine, SealedDocument, SubscriptionDocument};
 use super::folder::{FileChange, Folder};
+use super::journal::{ROW_AUDIT, SEALED_AUDIT};
+use super::sessions::SessionFile;
 use super::{OpenError, journal, log, paths};
 use crate::audit::{
     AuditContext, Entries, Evidence, ExportedRun, Report, RunFindings, SignedCoverage, StoredColumns,
@@ -25,6 +27,7 @@ use crate::columns;
 use crate::error::StoreError;
 use crate::memory::state::RunDocument;
 use crate::query::AuditEntry;
+use crate::row_audit::{NO_METADATA, RowAudit, RowEntry, RowEvidence, RowKind, wrong_rows};
 
 /// How often it is said how far it is.
 const PROGRESS_EVERY: u64 = 500;
@@ -90,6 +93,8 @@ pub fn audit_entries(
 /// The files as of one moment: those that the journal has something about are as it says.
 struct Snapshot {
     folder: Folder,
+    /// The version of the files.
+    format: u32,
     newer: HashMap<String, Vec<FileChange>>,
 }
 
@@ -105,7 +110,18 @@ impl Snapshot {
         for change in found.changes {
             newer.entry(change.path().to_owned()).or_default().push(change);
         }
-        Ok(Snapshot { folder, newer })
+        Ok(Snapshot { folder, format: found.format, newer })
+    }
+
+    /// Which rows beside the runs its audit speaks of.
+    fn row_audit(&self) -> RowAudit {
+        if self.format >= SEALED_AUDIT {
+            RowAudit::All
+        } else if self.format >= ROW_AUDIT {
+            RowAudit::AllButSealed
+        } else {
+            RowAudit::None
+        }
     }
 
     fn bytes(&self, path: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -193,8 +209,66 @@ fn walk<T>(
             report.look_again(run, look(&later, &known, run).map(|(seen, _)| seen));
         }
     }
+    report.findings.extend(wrong_rows(Snapshot::of(path)?.row_audit(), || rows(path))?);
     known.end(&mut report);
     Ok(report)
+}
+
+/// Subscriptions, sessions and sealed documents, and what the audit says of them. Keys are files that other processes change, and are in no
+/// audit.
+pub(super) fn rows(path: &Path) -> Result<RowEvidence, OpenError> {
+    let mut evidence = RowEvidence::default();
+    let files = Snapshot::of(path)?;
+    audit_entries(path, |tenant, entry| {
+        evidence.take_entry(tenant, &entry);
+        ControlFlow::Continue(())
+    })?;
+    let bytes = |name: &str| files.bytes(name).map_err(|error| unusable(path, &error));
+    for base in files.bases()? {
+        let below = base.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty());
+        let tenant = below.unwrap_or(Tenant::default_tenant().as_str()).to_owned();
+        let folder = format!("{base}subscription");
+        for name in files.names(&folder)? {
+            let Some(found) = bytes(&format!("{folder}/{name}"))? else { continue };
+            let document = serde_json::from_slice::<SubscriptionDocument>(&found).ok();
+            match document.map(SubscriptionDocument::subscription) {
+                Some(Ok(one)) => evidence.take_row(one.tenant.as_str(), RowEntry::subscription(&one)),
+                Some(Err(_)) | None => {
+                    let id = name.strip_suffix(".json").unwrap_or(&name);
+                    evidence.take_unreadable(&tenant, RowKind::Subscription, id);
+                }
+            }
+        }
+        let folder = format!("{base}sealed");
+        for name in files.names(&folder)? {
+            let Some(found) = bytes(&format!("{folder}/{name}"))? else { continue };
+            match serde_json::from_slice::<SealedDocument>(&found) {
+                Ok(one) => {
+                    evidence.take_row(one.tenant.as_str(), RowEntry::sealed(&one.name, Some(&one.value)));
+                }
+                Err(_) => {
+                    let name = name.strip_suffix(".json").unwrap_or(&name);
+                    evidence.take_unreadable(&tenant, RowKind::Sealed, name);
+                }
+            }
+        }
+        let folder = format!("{base}session");
+        for agent in files.names(&folder)? {
+            for name in files.names(&format!("{folder}/{agent}"))? {
+                let Some(found) = bytes(&format!("{folder}/{agent}/{name}"))? else { continue };
+                let Ok(file) = SessionFile::parse(&found) else {
+                    evidence.take_unreadable(&tenant, RowKind::Session, &format!("{agent}/{name}"));
+                    continue;
+                };
+                let (key, row) = (file.key(), file.document());
+                let metadata = if row.metadata.is_empty() { NO_METADATA } else { row.metadata.as_str() };
+                if metadata != NO_METADATA || row.closed {
+                    evidence.take_row(key.tenant.as_str(), RowEntry::session(&key, metadata, row.closed));
+                }
+            }
+        }
+    }
+    Ok(evidence)
 }
 
 /// What is stored beside the runs, and what is wrong with it.
@@ -216,11 +290,29 @@ fn beside_runs(
     Ok(known)
 }
 
+/// The definitions that runs are pinned to: whose, their digest, their bytes.
+pub fn agent_definitions(path: &Path, mut take: impl FnMut(&str, Digest, &[u8])) -> Result<(), OpenError> {
+    let files = Snapshot::of(path)?;
+    for base in files.bases()? {
+        each_definition(&files, &base, &mut take).map_err(|error| unusable(path, &error))?;
+    }
+    Ok(())
+}
+
 fn definitions(
     files: &Snapshot,
     base: &str,
     known: &mut AuditContext,
     report: &mut Report,
+) -> Result<(), StoreError> {
+    let mut take = |tenant: &str, digest, bytes: &[u8]| known.take_definition(tenant, digest, bytes, report);
+    each_definition(files, base, &mut take)
+}
+
+fn each_definition(
+    files: &Snapshot,
+    base: &str,
+    take: &mut dyn FnMut(&str, Digest, &[u8]),
 ) -> Result<(), StoreError> {
     let folder = format!("{base}definition");
     let names = files.names(&folder).map_err(|error| StoreError::unavailable(error.to_string()))?;
@@ -235,7 +327,7 @@ fn definitions(
         };
         let bytes = files.bytes(&format!("{folder}/{name}"))?.unwrap_or_default();
         for tenant in &tenants {
-            known.take_definition(tenant.as_str(), digest, &bytes, report);
+            take(tenant.as_str(), digest, &bytes);
         }
     }
     Ok(())

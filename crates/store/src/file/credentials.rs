@@ -57,6 +57,16 @@ impl CredentialFolder {
         Ok(true)
     }
 
+    /// Lets a credential expire at an instant, unless it does so before. False when the tenant has none with this prefix.
+    pub fn expire(&self, tenant: &Tenant, prefix: &str, at: Timestamp) -> Result<bool, StoreError> {
+        let _lock = self.lock().map_err(unwritable)?;
+        let found = self.get(prefix)?.filter(|credential| credential.tenant == *tenant);
+        let Some(mut credential) = found else { return Ok(false) };
+        credential.expire_by(at);
+        self.write(credential).map_err(unwritable)?;
+        Ok(true)
+    }
+
     /// A credential.
     pub fn get(&self, prefix: &str) -> Result<Option<Credential>, StoreError> {
         Ok(self.read(&paths::credential(prefix))?.filter(|credential| credential.prefix == prefix))

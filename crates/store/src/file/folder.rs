@@ -9,10 +9,15 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::OpenError;
+use crate::observer::{self, Observer};
+
+/// The component that reports name.
+const COMPONENT: &str = "store";
 
 /// For the server's own eyes.
 const PRIVATE: u32 = 0o600;
@@ -83,17 +88,23 @@ pub(super) struct Folder {
     named: PathBuf,
     root: PathBuf,
     identity: Identity,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl Folder {
-    /// Makes a missing folder. What is above it must be there.
+    /// Opens a folder that nobody watches: reports go to stderr.
     pub(super) fn open(path: &Path) -> Result<Folder, OpenError> {
+        Folder::observed(path, None)
+    }
+
+    /// Makes a missing folder. What is above it must be there.
+    pub(super) fn observed(path: &Path, observer: Option<Arc<dyn Observer>>) -> Result<Folder, OpenError> {
         let unusable = |error: io::Error| OpenError::unusable(path, error);
         match fs::metadata(path) {
             Ok(found) if !found.is_dir() => {
                 return Err(OpenError::unusable(path, "it is a file, and the file store needs a folder"));
             }
-            Ok(found) if found.permissions().mode() & OTHERS != 0 => tighten(path),
+            Ok(found) if found.permissions().mode() & OTHERS != 0 => tighten(path, observer.as_deref()),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 DirBuilder::new().mode(PRIVATE_FOLDER).create(path).map_err(unusable)?;
@@ -103,7 +114,13 @@ impl Folder {
             Err(error) => return Err(unusable(error)),
         }
         let root = path.canonicalize().map_err(unusable)?;
-        Ok(Folder { identity: Identity::at(&root).map_err(unusable)?, named: path.to_owned(), root })
+        let identity = Identity::at(&root).map_err(unusable)?;
+        Ok(Folder { identity, named: path.to_owned(), root, observer })
+    }
+
+    /// Reports something that the operator should know.
+    pub(super) fn report(&self, text: &str) {
+        observer::report(self.observer.as_deref(), COMPONENT, text);
     }
 
     /// Keeps other stores away, by whichever name they come.
@@ -269,17 +286,16 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 }
 
 /// Takes away what everybody on the machine may do with the folder: then nobody gets at the files in it either.
-fn tighten(path: &Path) {
+fn tighten(path: &Path, observer: Option<&dyn Observer>) {
     let (shown, mode) = (path.display(), format!("{PRIVATE_FOLDER:o}"));
-    match fs::set_permissions(path, Permissions::from_mode(PRIVATE_FOLDER)) {
-        Ok(()) => {
-            eprintln!("standfast: {shown} could be read by everybody on this machine; changed to mode {mode}")
-        }
-        Err(error) => eprintln!(
-            "standfast: everybody on this machine can read {shown}, and that cannot be changed ({error}); run chmod \
-             {mode} on it as its owner"
+    let text = match fs::set_permissions(path, Permissions::from_mode(PRIVATE_FOLDER)) {
+        Ok(()) => format!("{shown} could be read by everybody on this machine; changed to mode {mode}"),
+        Err(error) => format!(
+            "everybody on this machine can read {shown}, and that cannot be changed ({error}); run chmod {mode} on it \
+             as its owner"
         ),
-    }
+    };
+    observer::report(observer, COMPONENT, &text);
 }
 
 /// A name as a file name: whatever could lead elsewhere is written as `%` and its hex digits, and what is too long ends

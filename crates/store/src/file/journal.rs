@@ -18,8 +18,14 @@ use super::folder::{FileChange, Folder};
 /// Its name.
 pub(super) const JOURNAL: &str = "journal.jsonl";
 
-/// The version of the files; this program reads and writes it.
-const FORMAT: u32 = 1;
+/// The version of the files that this program writes; it reads the earlier ones too.
+pub(super) const FORMAT: u32 = 3;
+
+/// The version since which the audit speaks of subscriptions and sessions.
+pub(super) const ROW_AUDIT: u32 = 2;
+
+/// The version since which it speaks of sealed documents too.
+pub(super) const SEALED_AUDIT: u32 = 3;
 
 /// The sum of a line, and what stands around it.
 const SUM_CHARS: usize = 52;
@@ -65,6 +71,8 @@ pub(super) struct Journal {
 /// What stands in a journal.
 #[derive(Debug)]
 pub(super) struct JournalContents {
+    /// The version of the files.
+    pub(super) format: u32,
     pub(super) changes: Vec<FileChange>,
     /// The last transaction.
     pub(super) no: u64,
@@ -99,6 +107,7 @@ fn parse(bytes: &[u8]) -> Result<JournalContents, String> {
         )
     };
     let mut found = JournalContents {
+        format: FORMAT,
         changes: Vec::new(),
         no: 0,
         last_number: 0,
@@ -133,6 +142,7 @@ fn parse(bytes: &[u8]) -> Result<JournalContents, String> {
                     heading.standfast_file_store
                 ));
             }
+            found.format = heading.standfast_file_store;
             (found.no, found.last_number) = (heading.after, heading.last_number);
         } else {
             let line: ParsedLine =
@@ -181,11 +191,11 @@ impl Journal {
     /// A journal without transactions: everything up to `no` is in the files and synced.
     pub(super) fn begin(
         folder: &Folder,
-        no: u64,
-        last_number: i64,
+        format: u32,
+        (no, last_number): (u64, i64),
         room: Option<u64>,
     ) -> io::Result<Journal> {
-        let heading = Heading { standfast_file_store: FORMAT, after: no, last_number };
+        let heading = Heading { standfast_file_store: format, after: no, last_number };
         let (last_sum, line) = line_of(Digest([0; 32]), &serde_json::to_vec(&heading)?);
         let beside = format!("{JOURNAL}.new");
         let file = folder.create(&beside)?;

@@ -5,6 +5,7 @@
 //! is said too.
 
 use std::collections::BTreeSet;
+use std::io;
 
 use standfast_core::apply;
 use standfast_core::id::{HoldId, RunId, Seq};
@@ -15,13 +16,14 @@ use standfast_core::run::FOLD_VERSION;
 
 use super::documents::{AuditLine, KeyDocument, SealedDocument, SubscriptionDocument, TableLine};
 use super::folder::{FileChange, Folder, UnsyncedPaths};
-use super::journal::{self, JOURNAL, Journal};
+use super::journal::{self, FORMAT, JOURNAL, Journal, ROW_AUDIT, SEALED_AUDIT, WriteFailure};
 use super::model::{FileDamage, Model, TableLog, UnreadableFiles};
 use super::sessions::SessionFile;
 use super::transaction::Transaction;
-use super::{FileOptions, OpenError, log, paths};
+use super::{FileOptions, OpenError, audit, log, paths};
 use crate::memory::state::{LetterDocument, NoticeDocument, RunDocument};
 use crate::query::{SealedChange, SessionKey};
+use crate::row_audit::{Adoption, RowEntry};
 
 /// An open folder.
 pub(super) struct OpenFolder {
@@ -32,18 +34,18 @@ pub(super) struct OpenFolder {
 /// Makes the journal good and reads everything.
 pub(super) fn open(folder: Folder, options: &FileOptions) -> Result<OpenFolder, OpenError> {
     let unusable = |error: std::io::Error| OpenError::unusable(folder.named(), error);
-    let (no, last_number) = match journal::read(&folder)? {
+    let (format, no, last_number) = match journal::read(&folder)? {
         None => {
             check_new(&folder)?;
-            (0, 0)
+            (FORMAT, 0, 0)
         }
         Some(found) => {
             if found.torn > 0 {
-                eprintln!(
-                    "standfast: {}: the last {} bytes were cut by a crash before they were acknowledged; dropped",
+                folder.report(&format!(
+                    "{}: the last {} bytes were cut by a crash before they were acknowledged; dropped",
                     folder.at(JOURNAL).display(),
                     found.torn
-                );
+                ));
             }
             let mut unsynced = UnsyncedPaths::default();
             for change in &found.changes {
@@ -51,13 +53,46 @@ pub(super) fn open(folder: Folder, options: &FileOptions) -> Result<OpenFolder, 
                 folder.make(change, &mut unsynced).map_err(|error| OpenError::unusable(&path, error))?;
             }
             folder.sync(&unsynced).map_err(unusable)?;
-            (found.no, found.last_number)
+            (found.format, found.no, found.last_number)
         }
     };
     let mut model = read_all(&folder, no)?;
     model.state.number_after(last_number);
-    let journal = Journal::begin(&folder, no, model.state.last_number(), options.room).map_err(unusable)?;
+    let from = (no, model.state.last_number());
+    let mut journal = Journal::begin(&folder, format, from, options.room).map_err(unusable)?;
+    if format < SEALED_AUDIT {
+        let adoption = if format < ROW_AUDIT { Adoption::Everything } else { Adoption::Sealed };
+        let unsaid = audit::rows(folder.named())?.unsaid(adoption);
+        journal = adopt_rows(&folder, &mut model, journal, unsaid).map_err(unusable)?;
+    }
     Ok(OpenFolder { model, journal })
+}
+
+/// Takes rows into the audit that an older version wrote, whose audit has no entries for them. The journal has its new format
+/// only after that: a crash in between begins it again.
+fn adopt_rows(
+    folder: &Folder,
+    model: &mut Model,
+    mut journal: Journal,
+    unsaid: Vec<(Tenant, RowEntry)>,
+) -> io::Result<Journal> {
+    let mut transaction = Transaction::on(model);
+    for (tenant, row) in unsaid {
+        transaction.put_row(tenant, &row);
+    }
+    let changes = std::mem::take(&mut transaction.changes);
+    model.state.take_touched();
+    let last_number = model.state.last_number();
+    if !changes.is_empty() {
+        journal.write(last_number, &changes).map_err(|failure| match failure {
+            WriteFailure::Nothing(error) | WriteFailure::Unknown(error) => error,
+        })?;
+        journal.sync()?;
+        let mut unsynced = UnsyncedPaths::default();
+        changes.iter().try_for_each(|change| folder.make(change, &mut unsynced))?;
+        folder.sync(&unsynced)?;
+    }
+    Journal::begin(folder, FORMAT, (journal.no(), last_number), journal.room())
 }
 
 /// A folder without a journal must be empty.
@@ -72,7 +107,7 @@ fn check_new(folder: &Folder) -> Result<(), OpenError> {
     match names.iter().find(|name| !["lock", "credential"].contains(&name.as_str())) {
         Some(name) => {
             let why = format!(
-                "it is no folder of a file store, and not empty: `{name}` is in it; name another folder"
+                "it is not the folder of a file store, and not empty: `{name}` is in it; name another folder"
             );
             Err(OpenError::unusable(folder.named(), why))
         }
@@ -134,7 +169,10 @@ impl Loader {
             let id = name.strip_suffix(".jsonl").or_else(|| name.strip_suffix(".json"));
             let id = id.and_then(|id| id.parse::<RunId>().ok());
             ids.insert(id.ok_or_else(|| {
-                self.refused(&format!("{}/{name}", paths::RUNS), "it is no file of a run; move it elsewhere")
+                self.refused(
+                    &format!("{}/{name}", paths::RUNS),
+                    "it is not the file of a run; move it elsewhere",
+                )
             })?);
         }
         for run in ids {
@@ -156,7 +194,7 @@ impl Loader {
                 Err(why) => Err((path, why)),
             };
             if let Err((path, why)) = taken {
-                let why = format!("{}: {}", self.model.folder.at(&path).display(), damaged(&why));
+                let why = format!("{path}: {}", damaged(&why));
                 let facts = self.folded(run).ok().map(|row| row.run.facts.clone());
                 let files = UnreadableFiles { facts, why: FileDamage::Damaged(why) };
                 self.model.unreadable.insert(run, files);
@@ -346,7 +384,7 @@ impl Loader {
                 if name == "index.json" {
                     continue;
                 }
-                return Err(self.refused(&path, "it is no file of a call; move it elsewhere"));
+                return Err(self.refused(&path, "it is not the file of a call; move it elsewhere"));
             };
             let Some(facts) = self.model.facts(id.run) else {
                 if self.model.unreadable.contains_key(&id.run) {
@@ -359,8 +397,9 @@ impl Loader {
             };
             let bytes = self.bytes(&path)?.unwrap_or_default();
             if let Err(why) = self.model.calls.take_file(&facts.tenant, &bytes) {
-                let path = self.model.folder.at(&path);
-                eprintln!("standfast: {}: {why}; it is made again from the log of its run", path.display());
+                let folder = &self.model.folder;
+                let path = folder.at(&path);
+                folder.report(&format!("{}: {why}; rebuilding it from the log of its run", path.display()));
                 damaged.push(id.run);
             }
         }
@@ -388,4 +427,70 @@ impl Loader {
 
 fn damaged(why: &str) -> String {
     format!("it is damaged ({why}); restore it from a backup")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::support::{NewRun, Scribe, block_on};
+    use crate::contract::{DeliveryStore, RunStore, SecretStore, SessionStore};
+    use crate::file::FileStore;
+    use crate::query::SessionChange;
+    use crate::subscription::{Scope, Subscription};
+
+    /// T32: rows that the version before wrote are taken into the audit when the folder is opened, once.
+    #[test]
+    fn rows_of_an_older_version_are_taken_into_the_audit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let store = FileStore::open(&FileOptions::at(path)).unwrap();
+        let subscription = Subscription {
+            tenant: Tenant::default_tenant(),
+            id: "sub-1".into(),
+            scope: Scope::Tenant,
+            owner: "ann".into(),
+            wants: 1,
+            is_active: true,
+            facts: "{}".into(),
+        };
+        assert!(block_on(store.put_subscription(subscription)).unwrap());
+        let mut scribe = Scribe::new(5);
+        let notes = SessionChange::Metadata { before: "{}".into(), after: "{\"a\": 1}".into() };
+        for (session, change) in [("with-notes", notes), ("closed", SessionChange::Close)] {
+            let mut batch = scribe.start(&NewRun::of("helper").in_session(session));
+            batch.puts.push(scribe.pinned(&batch.row));
+            let key = SessionKey::of(&batch.row.run.facts);
+            block_on(store.append(vec![batch])).unwrap();
+            assert!(block_on(store.change_session(key, change, scribe.now)).unwrap());
+        }
+        let tenant = Tenant::default_tenant();
+        let book =
+            SealedChange { tenant, name: "grants a".into(), before: None, after: Some("sealed".into()) };
+        assert!(block_on(store.change_sealed(book)).unwrap());
+        drop(store);
+        let findings = || audit::verify(path, |_| {}).unwrap().findings.len();
+        let entries = || std::fs::read_to_string(path.join("audit.jsonl")).unwrap_or_default();
+        assert_eq!((findings(), entries().lines().count()), (0, 4));
+        // As the version before left it: a journal of the earlier format, and no entries.
+        std::fs::remove_file(path.join("audit.jsonl")).unwrap();
+        assert_eq!(findings(), 4);
+        let folder = Folder::open(path).unwrap();
+        let found = journal::read(&folder).unwrap().unwrap();
+        Journal::begin(&folder, 1, (found.no, found.last_number), None).unwrap();
+        assert_eq!(findings(), 0);
+        for _ in 0..2 {
+            drop(FileStore::open(&FileOptions::at(path)).unwrap());
+            assert_eq!((findings(), entries().matches("adopted").count()), (0, 4));
+        }
+        assert_eq!(journal::read(&folder).unwrap().unwrap().format, FORMAT);
+        std::fs::remove_file(path.join("audit.jsonl")).unwrap();
+        drop(FileStore::open(&FileOptions::at(path)).unwrap());
+        assert_eq!(findings(), 4);
+        // As the version left it whose audit spoke of all but sealed documents: those alone are taken in.
+        let found = journal::read(&folder).unwrap().unwrap();
+        Journal::begin(&folder, 2, (found.no, found.last_number), None).unwrap();
+        assert_eq!(findings(), 3);
+        drop(FileStore::open(&FileOptions::at(path)).unwrap());
+        assert_eq!((findings(), entries().lines().count()), (3, 1));
+    }
 }

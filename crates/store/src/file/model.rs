@@ -49,7 +49,7 @@ impl UnreadableFiles {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct TableLog {
     pub(super) bytes: u64,
-    /// How long it was when it was last made anew.
+    /// How long it was when it was last rewritten.
     pub(super) compact: u64,
 }
 
@@ -110,8 +110,9 @@ impl Model {
         self.unreadable.get(&run).map_or(Ok(()), |files| Err(files.error(run)))
     }
 
+    /// Clients are told it, too: the file by its place in the folder, not where that lies on this machine.
     pub(super) fn corrupt(&self, run: RunId, path: &str, why: &str) -> StoreError {
-        StoreError::Corrupt { run, why: format!("{}: {why}", self.folder.at(path).display()) }
+        StoreError::Corrupt { run, why: format!("{path}: {why}") }
     }
 
     /// The log of a run.

@@ -50,7 +50,7 @@ pub(super) fn base(tenant: &Tenant) -> String {
     }
 }
 
-/// A definition; in hex digits when it is no text.
+/// A definition; in hex digits when it is not text.
 pub(super) fn definition(tenant: &Tenant, digest: Digest, ending: &str) -> String {
     format!("{}definition/{digest}.{ending}", base(tenant))
 }

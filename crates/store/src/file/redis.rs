@@ -2,19 +2,20 @@
 //!
 //! Sets `pending:by-session:{sessionID}` and `pending:by-status:{status}`, and the sorted set `pending:expiration`; those of
 //! a tenant other than `default` with its name and a colon in front. Files are written first, then Redis, by a thread of its
-//! own: nothing waits for it. A Redis that was away, was flushed or says something else than the files is filled anew from
+//! own: nothing waits for it. A Redis that was away, was flushed or says something else than the files is rebuilt from
 //! them. `resp.rs` speaks its protocol.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use standfast_core::id::HoldId;
 use standfast_core::name::Tenant;
 use tokio::sync::{RwLock, oneshot};
 
 use super::calls::{CallEntry, Calls};
+use super::folder::Folder;
 use super::model::Model;
 use super::resp::{Connection, RedisAddress, RedisError};
 use crate::call_query::{CallQuery, CallStatus};
@@ -26,7 +27,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// How many commands are sent at once.
 const AT_ONCE: usize = 500;
 
-/// What the thread is told.
+/// The jobs of the thread.
 pub(super) enum IndexJob {
     /// These calls are, or are no longer, what the files say.
     Changed(Vec<CallChange>),
@@ -70,10 +71,16 @@ fn before(tenant: &Tenant) -> String {
 }
 
 impl RedisIndex {
-    pub(super) fn start(address: RedisAddress, model: Arc<RwLock<Model>>) -> std::io::Result<RedisIndex> {
+    pub(super) fn start(
+        address: RedisAddress,
+        model: Arc<RwLock<Model>>,
+        folder: Folder,
+    ) -> std::io::Result<RedisIndex> {
         let (jobs, queue) = channel();
         let thread = std::thread::Builder::new().name("standfast-redis".into());
-        thread.spawn(move || IndexState { address, model, connection: None, told: false }.run(&queue))?;
+        let state =
+            IndexState { address, folder, model, connection: None, tried_at: now(), is_reported: false };
+        thread.spawn(move || state.run(&queue))?;
         Ok(RedisIndex { jobs })
     }
 
@@ -93,40 +100,39 @@ impl RedisIndex {
 
 struct IndexState {
     address: RedisAddress,
+    folder: Folder,
     model: Arc<RwLock<Model>>,
     /// None while it is away, or not in step with the files.
     connection: Option<Connection>,
-    /// Somebody was told that it is away.
-    told: bool,
+    /// When it was last tried to connect.
+    tried_at: Instant,
+    /// It was reported as away.
+    is_reported: bool,
 }
 
 impl IndexState {
     fn run(mut self, queue: &Receiver<IndexJob>) {
         self.connect();
         loop {
-            let job = match queue.recv_timeout(AGAIN) {
-                Ok(job) => job,
-                Err(RecvTimeoutError::Timeout) => {
-                    if self.connection.is_none() {
-                        self.connect();
-                    }
-                    continue;
-                }
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
-            match job {
+            match queue.recv_timeout(AGAIN) {
                 // What happens while it is away is in the files; it is filled from them when it is back.
-                IndexJob::Changed(changes) => {
+                Ok(IndexJob::Changed(changes)) => {
                     let commands: Vec<Vec<String>> = changes.iter().flat_map(commands).collect();
                     self.send(&commands);
                 }
-                IndexJob::Members(key, reply) => {
+                Ok(IndexJob::Members(key, reply)) => {
                     let _ = reply.send(self.members(&key));
                 }
-                IndexJob::Wrong => {
+                Ok(IndexJob::Wrong) => {
                     self.connection = None;
                     self.connect();
                 }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            // Behind every job as well: on a server that always has something to do the queue is never empty for so long.
+            if self.connection.is_none() && now().duration_since(self.tried_at) >= AGAIN {
+                self.connect();
             }
         }
     }
@@ -135,32 +141,37 @@ impl IndexState {
     fn connect(&mut self) {
         match Connection::open(&self.address).and_then(|connection| self.fill(connection)) {
             Ok(connection) => {
-                if std::mem::take(&mut self.told) {
-                    eprintln!(
-                        "standfast: the Redis at {} is there again and has what the files say",
-                        self.address
-                    );
+                if std::mem::take(&mut self.is_reported) {
+                    let address = &self.address;
+                    self.folder
+                        .report(&format!("reconnected to the Redis at {address}; its index is rebuilt"));
                 }
                 self.connection = Some(connection);
             }
             Err(error) => self.lost(&error),
         }
+        // Behind the try: a Redis that does not answer takes its time.
+        self.tried_at = now();
     }
 
     fn fill(&self, mut connection: Connection) -> Result<Connection, RedisError> {
         let (stale, commands) = {
             let model = self.model.blocking_read();
-            let tenants: BTreeSet<&Tenant> = model.calls.all().map(|(_, entry)| &entry.tenant).collect();
-            let default = Tenant::default_tenant();
-            let stale: Vec<String> =
-                tenants.into_iter().chain([&default]).map(|tenant| before(tenant) + "pending:").collect();
+            // Also those that have no calls any more: what was said of them while nobody could be told is still there.
+            let (known, default) = (model.state.tenants(), Tenant::default_tenant());
+            let of_calls = model.calls.all().map(|(_, entry)| &entry.tenant);
+            let tenants: BTreeSet<&Tenant> = of_calls.chain(&known).chain([&default]).collect();
+            // Others may keep keys of their own beside these: only what is this index is deleted.
+            let stale: Vec<String> = tenants.into_iter().map(before).collect();
             let put = |(id, entry): (&HoldId, &CallEntry)| {
                 commands(&CallChange { id: *id, before: None, after: Some(entry.clone()) })
             };
             (stale, model.calls.all().flat_map(put).collect::<Vec<Vec<String>>>())
         };
         for start in stale {
-            connection.delete_below(&start)?;
+            connection.delete_below(&format!("{start}pending:by-session:"))?;
+            connection.delete_below(&format!("{start}pending:by-status:"))?;
+            connection.ask(&[vec!["DEL".to_owned(), format!("{start}pending:expiration")]])?;
         }
         for some in commands.chunks(AT_ONCE) {
             connection.ask(some)?;
@@ -190,13 +201,21 @@ impl IndexState {
 
     fn lost(&mut self, error: &RedisError) {
         self.connection = None;
-        if !std::mem::replace(&mut self.told, true) {
-            eprintln!(
-                "standfast: the Redis at {} cannot be used ({error}); lookups read the files until it is back",
+        if !std::mem::replace(&mut self.is_reported, true) {
+            self.folder.report(&format!(
+                "the Redis at {} cannot be used ({error}); lookups read the files until it is back",
                 self.address
-            );
+            ));
         }
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long ago a Redis was tried; nothing that is kept depends on it"
+)]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// What makes the sets say what the file says.

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How long a Redis may take to answer before it counts as away.
 const PATIENCE: Duration = Duration::from_millis(1000);
 
-/// The largest text, list or line that is read: more is no answer to what is asked here.
+/// The largest text, list or line that is read: more is not an answer to what is asked here.
 const LARGEST: usize = 16 * 1024 * 1024;
 
 /// Where a Redis is, and as whom it is asked.
@@ -52,7 +52,7 @@ impl RedisAddress {
         };
         let (host, port) = match place.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().map_err(|_| format!("`{port}` is no port"))?)
+                (host, port.parse().map_err(|_| format!("`{port}` is not a port"))?)
             }
             Some(_) | None => (place, 6379),
         };
@@ -62,7 +62,7 @@ impl RedisAddress {
         }
         let number = match number {
             "" => 0,
-            number => number.parse().map_err(|_| format!("`{number}` is no number of a database"))?,
+            number => number.parse().map_err(|_| format!("`{number}` is not the number of a database"))?,
         };
         Ok(RedisAddress { host, port, user, password, number })
     }

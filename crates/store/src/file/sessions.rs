@@ -56,7 +56,7 @@ struct SessionTime {
 enum SessionStatus {
     Idle,
     Busy {
-        /// What it waits for, when that is no outside job: such a hold has no pending id (C25).
+        /// What it waits for, when that is not an outside job: such a hold has no pending id (C25).
         #[serde(rename = "waitingFor", skip_serializing_if = "Option::is_none")]
         waiting_for: Option<&'static str>,
     },

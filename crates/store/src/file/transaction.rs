@@ -5,6 +5,7 @@
 //! (`writer.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
 use serde_json::value::RawValue;
 use standfast_core::definition::Definition;
@@ -28,6 +29,7 @@ use crate::columns::json;
 use crate::error::StoreError;
 use crate::memory::state::ChangeMark;
 use crate::query::{KeyNote, SessionKey};
+use crate::row_audit::RowEntry;
 
 /// What a call begins with in the log: its id is stored before the job gets it.
 const PENDING: &[u8] = b"\"pending\"";
@@ -150,6 +152,17 @@ impl<'a> Transaction<'a> {
         self.model.state.note_keys(news);
     }
 
+    /// Adds the entry of a row beside the runs to the audit, at the time of the machine that has the files.
+    pub(super) fn put_row(&mut self, tenant: Tenant, row: &RowEntry) {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "as a database does: nobody says when such a row is changed"
+        )]
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let at = now.ok().and_then(|since| i64::try_from(since.as_millis()).ok()).unwrap_or_default();
+        self.put_audit(tenant, Timestamp(at), row.text());
+    }
+
     /// Adds an entry to a tenant's audit.
     pub(super) fn put_audit(&mut self, tenant: Tenant, at: Timestamp, entry: String) {
         self.model.state.put_audit(tenant.clone(), at, entry);
@@ -258,7 +271,7 @@ impl<'a> Transaction<'a> {
             for mut envelope in link.events().ok()? {
                 for name in envelope.event.blobs() {
                     let text = self.bytes(&paths::blob(run, name.digest)).ok()??;
-                    // What is missing or changed stays a reference; whoever reads the run hears of it.
+                    // What is missing or changed stays a reference; whoever reads the run is notified.
                     let _ = envelope.event.fill(&name, std::str::from_utf8(&text).ok()?);
                 }
                 events.push(envelope);

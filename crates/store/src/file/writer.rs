@@ -14,7 +14,7 @@ use tokio::sync::{RwLock, oneshot};
 
 use super::documents::TableLine;
 use super::folder::{FileChange, Folder, UnsyncedPaths};
-use super::journal::{JOURNAL, Journal, WriteFailure};
+use super::journal::{FORMAT, JOURNAL, Journal, WriteFailure};
 use super::load::{self, OpenFolder};
 use super::model::{Model, TableLog};
 use super::redis::{IndexJob, RedisIndex};
@@ -28,7 +28,7 @@ use crate::observer::Observer;
 /// How many operations share a sync at most: bounds the time until the first of them is answered.
 const GROUP_MAX: usize = 512;
 
-/// Bytes of the journal after which the files are synced and it begins anew.
+/// Bytes of the journal after which the files are synced and it starts over.
 const CHECKPOINT_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Groups after which the index is written although more waits.
@@ -95,7 +95,7 @@ impl Writer {
             None => None,
             Some(url) => {
                 let address = RedisAddress::parse(url).map_err(|why| OpenError::Redis { why })?;
-                let started = RedisIndex::start(address, model.clone());
+                let started = RedisIndex::start(address, model.clone(), folder.clone());
                 Some(started.map_err(|error| OpenError::unusable(folder.named(), error))?)
             }
         };
@@ -225,7 +225,7 @@ impl WriterState {
     }
 
     fn stop(&self, why: String) -> StoreError {
-        eprintln!("standfast: the file store stopped writing: {why}");
+        self.folder.report(&format!("the file store stopped writing: {why}"));
         let why = self.stopped.get_or_init(|| why);
         stopped_error(why)
     }
@@ -368,7 +368,7 @@ impl WriterState {
         self.checkpoint_of(&mut model.blocking_write());
     }
 
-    /// Everything into its own file and synced; then the journal begins anew.
+    /// Everything into its own file and synced; then the journal starts over.
     fn checkpoint_of(&mut self, model: &mut Model) {
         if let Err(error) = self.journal.sync() {
             self.stop(format!("a sync of the journal failed ({error})"));
@@ -384,13 +384,13 @@ impl WriterState {
             self.stop(format!("a sync of the files failed ({error})"));
             return;
         }
-        let last_number = model.state.last_number();
-        match Journal::begin(&self.folder, self.journal.no(), last_number, self.journal.room()) {
+        let from = (self.journal.no(), model.state.last_number());
+        match Journal::begin(&self.folder, FORMAT, from, self.journal.room()) {
             Ok(journal) => self.journal = journal,
             Err(error) if is_full(&error) => return,
             Err(error) => {
                 self.stop(format!(
-                    "the journal {} could not begin anew ({error})",
+                    "the journal {} could not be restarted ({error})",
                     self.folder.at(JOURNAL).display()
                 ));
                 return;
@@ -399,7 +399,7 @@ impl WriterState {
         self.compact(model);
     }
 
-    /// Tables that are mostly over are written anew.
+    /// Rewrites tables that consist mostly of what is gone.
     fn compact(&mut self, model: &mut Model) {
         let mut changes = Vec::new();
         for table in [paths::KEYS, paths::COUNTERS, paths::NOTICES] {
@@ -414,7 +414,7 @@ impl WriterState {
             changes.push(FileChange::Put { path: table.to_owned(), text });
         }
         if let Err(error) = self.make_durable(model, changes, Durability::Synced) {
-            eprintln!("standfast: the tables of the file store could not be written anew: {error}");
+            self.folder.report(&format!("the tables of the file store could not be rewritten: {error}"));
         }
     }
 
@@ -426,7 +426,7 @@ impl WriterState {
             let change = FileChange::Put { path: paths::call_index(&tenant), text };
             if let Err(error) = self.folder.make(&change, &mut self.unsynced) {
                 let path = self.folder.at(change.path());
-                eprintln!("standfast: {} could not be written ({error})", path.display());
+                self.folder.report(&format!("{} could not be written ({error})", path.display()));
             }
         }
     }

@@ -22,6 +22,7 @@ use standfast_core::time::Timestamp;
 use crate::audit::entry_hash;
 use crate::batch::{AudienceMember, Batch, Guard, LeaseChange, SideWrite};
 use crate::error::StoreError;
+use crate::key_query::KeyQuery;
 use crate::query::{
     AuditEntry, Credential, KeyNote, KeyRecord, Lease, SealedChange, SessionChange, SessionKey, SessionRow,
     StoredRun,
@@ -65,7 +66,7 @@ pub(crate) struct State {
     hold_numbers: HashMap<HoldId, i64>,
     blobs: HashMap<(RunId, Digest), String>,
     definitions: HashMap<(Tenant, Digest), Vec<u8>>,
-    keys: HashMap<(Tenant, String), KeyRecord>,
+    keys: BTreeMap<(Tenant, String), KeyRecord>,
     counters: HashMap<(Tenant, String), i64>,
     sessions: BTreeMap<SessionKey, SessionEntry>,
     deliveries: Deliveries,
@@ -349,6 +350,14 @@ impl State {
         self.keys.get(&(tenant, key)).cloned()
     }
 
+    pub(crate) fn keys_under(&self, query: &KeyQuery) -> Vec<(String, KeyRecord)> {
+        let key = |key: String| (query.tenant.clone(), key);
+        // Whoever asks for what comes before the first one gets nothing.
+        let (from, end) = (query.prefix.clone(), query.end().max(query.prefix.clone()));
+        let found = self.keys.range(key(from)..key(end)).rev().take(query.limit);
+        found.map(|((_, key), record)| (key.clone(), record.clone())).collect()
+    }
+
     pub(crate) fn note_keys(&mut self, notes: Vec<KeyNote>) {
         for KeyNote { tenant, key, run, kept } in notes {
             match kept {
@@ -476,6 +485,14 @@ impl State {
         let found = self.credentials.get_mut(prefix).filter(|credential| credential.tenant == *tenant);
         let Some(credential) = found else { return false };
         credential.revoked_at.get_or_insert(at);
+        self.touch(|| ChangeMark::Credential(prefix.to_owned()));
+        true
+    }
+
+    pub(crate) fn expire_credential(&mut self, tenant: &Tenant, prefix: &str, at: Timestamp) -> bool {
+        let found = self.credentials.get_mut(prefix).filter(|credential| credential.tenant == *tenant);
+        let Some(credential) = found else { return false };
+        credential.expire_by(at);
         self.touch(|| ChangeMark::Credential(prefix.to_owned()));
         true
     }

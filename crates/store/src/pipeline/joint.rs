@@ -9,10 +9,10 @@ use std::sync::Arc;
 use standfast_core::command::Start;
 use standfast_core::decide::{self, Answer as Outcome};
 use standfast_core::event::Envelope;
-use standfast_core::project::RunRow;
+use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
 
-use super::{Order, Pipeline, TRIES, all, head, seal, unchanged};
+use super::{Order, Pipeline, TRIES, all, decided_holds, head, seal, unchanged};
 use crate::batch::Batch;
 use crate::contract::Store;
 use crate::error::StoreError;
@@ -20,12 +20,22 @@ use crate::error::StoreError;
 /// What became of orders that were appended together, or of starts.
 #[derive(Debug)]
 pub struct JointSettlement {
-    /// What the first one came to.
+    /// The outcome of the first one.
     pub outcome: Result<Outcome, Refusal>,
     /// The runs after it, the first one in front.
     pub rows: Vec<RunRow>,
     /// The events that were written to each of them.
     pub events: Vec<Vec<Envelope>>,
+    /// The holds of each of them that they decided.
+    pub decided: Vec<Vec<HoldRow>>,
+}
+
+impl JointSettlement {
+    /// The first one was refused: nothing was written.
+    fn refused(outcome: Result<Outcome, Refusal>, rows: Vec<RunRow>) -> JointSettlement {
+        let (events, decided) = (vec![Vec::new(); rows.len()], vec![Vec::new(); rows.len()]);
+        JointSettlement { outcome, rows, events, decided }
+    }
 }
 
 /// Decides each order on its run and appends all of it at once.
@@ -58,9 +68,7 @@ pub async fn start_jointly(
     for (start, order) in &starts {
         let started = match decide::start(start, &order.given.context()) {
             Ok(started) => started,
-            Err(refusal) => {
-                return Ok(JointSettlement { outcome: Err(refusal), rows: Vec::new(), events: Vec::new() });
-            }
+            Err(refusal) => return Ok(JointSettlement::refused(Err(refusal), Vec::new())),
         };
         let decided = all(started, true, order);
         let batch = Batch::seal(None, &decided, seal(&decided, order));
@@ -76,11 +84,14 @@ pub async fn start_jointly(
         }
         (appended, _) => appended?,
     }
-    Ok(JointSettlement { outcome: Ok(Outcome::Done), rows, events })
+    // What begins has decided nothing yet.
+    let decided = vec![Vec::new(); rows.len()];
+    Ok(JointSettlement { outcome: Ok(Outcome::Done), rows, events, decided })
 }
 
 async fn attempt(store: &Arc<dyn Store>, orders: &[(RunRow, Order)]) -> Result<JointSettlement, StoreError> {
     let (mut batches, mut rows, mut events, mut first_outcome) = (Vec::new(), Vec::new(), Vec::new(), None);
+    let mut holds = Vec::new();
     for (row, order) in orders {
         let decided = all(unchanged(&row.run), false, order);
         let is_lead = first_outcome.is_none();
@@ -88,18 +99,18 @@ async fn attempt(store: &Arc<dyn Store>, orders: &[(RunRow, Order)]) -> Result<J
         if is_lead && outcome.is_err() {
             // Refused on what was read: which may not be what is there.
             Pipeline::of(store.clone(), row.clone()).is_current().await?;
-            let (rows, events) = (vec![row.clone()], vec![Vec::new()]);
-            return Ok(JointSettlement { outcome: decided.outcome, rows, events });
+            return Ok(JointSettlement::refused(decided.outcome, vec![row.clone()]));
         }
         let batch =
             Batch::seal(Some(row), &decided, seal(&decided, order)).filter(|_| decided.outcome.is_ok());
         events.push(if batch.is_some() { decided.events.clone() } else { Vec::new() });
+        holds.push(decided_holds(batch.as_ref()));
         rows.push(batch.as_ref().map_or_else(|| row.clone(), |batch| batch.row.clone()));
         batches.extend(batch);
     }
     let outcome = first_outcome.unwrap_or(Ok(Outcome::Repeated));
     let Some(first) = batches.first().map(|batch| (batch.row.clone(), batch.link.header.first)) else {
-        return Ok(JointSettlement { outcome, rows, events });
+        return Ok(JointSettlement { outcome, rows, events, decided: holds });
     };
     match store.append(batches).await {
         Ok(()) => {}
@@ -111,5 +122,5 @@ async fn attempt(store: &Arc<dyn Store>, orders: &[(RunRow, Order)]) -> Result<J
         }
         Err(error) => return Err(error),
     }
-    Ok(JointSettlement { outcome, rows, events })
+    Ok(JointSettlement { outcome, rows, events, decided: holds })
 }

@@ -1,11 +1,12 @@
 //! What an append writes beside its events, as plain data, and the one function that turns it into guards and puts.
 //!
 //! The caller says what should happen (keep the lease while there is work, show new holds to these people, notify these
-//! recipients); what is written depends on what was decided, and is worked out anew whenever the commands are decided
+//! recipients); what is written depends on what was decided, and is worked out again whenever the commands are decided
 //! again. Because it is data, a caller can change one part of it: an order that is taken back after a lost lease is pushed
 //! again with another [`LeaseRule`] and everything else as it was.
 
 use standfast_core::approver::Approver;
+use standfast_core::budget::BudgetTake;
 use standfast_core::decide::Transition;
 use standfast_core::effect::EffectClaim;
 use standfast_core::event::{Envelope, Event};
@@ -140,6 +141,7 @@ impl Writes {
         };
         guards.extend(self.guards.iter().cloned());
         guards.extend(decided.events.iter().flat_map(claims).map(|(_, key)| Guard::KeyUnused { key }));
+        guards.extend(decided.events.iter().flat_map(guarded_takes).map(|key| Guard::KeyUnused { key }));
         guards.extend(decided.events.iter().filter_map(revocation).map(|key| Guard::KeyUnused { key }));
         let is_done = decided.outcome.is_ok();
         let mut puts: Vec<SideWrite> = self.puts.iter().filter(|_| is_done).cloned().collect();
@@ -213,29 +215,62 @@ fn is_busy(run: &Run) -> bool {
     }
 }
 
-/// The keys that a start claims: effects in the world, and its use of a standing approval.
+/// The keys that a start claims: effects in the world, and its use of a standing approval. Where a call is run elsewhere, the
+/// use is taken when it is allowed: nobody has to say that it starts.
 fn claims(envelope: &Envelope) -> impl Iterator<Item = (CallNo, String)> + '_ {
     let started = if let Event::CallStarted(started) = &envelope.event { Some(started) } else { None };
-    started.into_iter().flat_map(|started| {
+    let proposed = if let Event::CallProposed(proposed) = &envelope.event { Some(proposed) } else { None };
+    let allowed =
+        proposed.and_then(|proposed| Some((proposed.call.no, proposed.grant_use.as_ref()?.stored())));
+    let begun = started.into_iter().flat_map(|started| {
         let effects = started.effects.iter().map(EffectClaim::stored);
         effects.chain(started.grant_use.as_ref().map(GrantUse::stored)).map(|key| (started.call, key))
+    });
+    begun.chain(allowed)
+}
+
+/// The key that must not be there when a call starts, or may start elsewhere, by a standing approval: somebody has revoked it.
+fn revocation(envelope: &Envelope) -> Option<String> {
+    let judged = if let Event::CallStarted(started) = &envelope.event {
+        Some(&started.judged)
+    } else if let Event::CallProposed(proposed) = &envelope.event {
+        proposed.call.judged.as_ref()
+    } else {
+        None
+    };
+    judged?.grant.as_ref().map(grant::revoked_key)
+}
+
+/// The keys that must not be there when a start takes from budgets: somebody has taken since it was counted.
+fn guarded_takes(envelope: &Envelope) -> impl Iterator<Item = String> + '_ {
+    let started = if let Event::CallStarted(started) = &envelope.event { Some(started) } else { None };
+    started.into_iter().flat_map(|started| started.takes.iter().flat_map(BudgetTake::numbers))
+}
+
+/// What keeps the takes of a start: their numbers for good, how much they are for as long as they count.
+fn take_puts(run: RunId, envelope: &Envelope) -> impl Iterator<Item = SideWrite> + '_ {
+    let started = if let Event::CallStarted(started) = &envelope.event { Some(started) } else { None };
+    let at = envelope.at;
+    started.into_iter().flat_map(move |started| {
+        let request = EffectClaim::owner(run, started.call);
+        started.takes.iter().flat_map(move |take| {
+            let numbers = take.numbers().map(move |key| (key, at.plus(FOR_GOOD)));
+            let taken = (take.stored(at, started.call, started.attempt), take.expires_at(at));
+            numbers.chain([taken]).map(move |(key, expires_at)| SideWrite::Key { key, request, expires_at })
+        })
     })
 }
 
-/// The key that must not be there when a call starts by a standing approval: somebody has revoked it.
-fn revocation(envelope: &Envelope) -> Option<String> {
-    let Event::CallStarted(started) = &envelope.event else { return None };
-    started.judged.grant.as_ref().map(grant::revoked_key)
-}
-
-/// What keeps the claims of starts, for good: nobody knows how late a second call for the same effect comes.
+/// What keeps the claims of starts, for good: nobody knows how late a second call for the same effect comes; and what they took
+/// from budgets.
 pub(crate) fn claim_puts(run: &Run, events: &[Envelope]) -> impl Iterator<Item = SideWrite> {
     let (id, expires_at) = (run.facts.id, run.state.at.plus(FOR_GOOD));
-    events.iter().flat_map(claims).map(move |(call, key)| SideWrite::Key {
+    let claims = events.iter().flat_map(claims).map(move |(call, key)| SideWrite::Key {
         key,
         request: EffectClaim::owner(id, call),
         expires_at,
-    })
+    });
+    claims.chain(events.iter().flat_map(move |envelope| take_puts(id, envelope)))
 }
 
 /// Who may see and decide the holds that these events open or change: these people, and whoever the events name.

@@ -16,12 +16,12 @@ use tokio_postgres::types::ToSql;
 use super::connect::{Connection, PendingRows, Rows, pipeline};
 use super::failure::Failure;
 use super::group::{EncodedBatch, GroupReads, Picture, RunPosition, TenantKey};
-use super::known::KnownRows;
+use super::known_rows::KnownRows;
 use super::numbers::Numbers;
 use super::sql;
 use super::types::{self, Bytes16, signed};
 use crate::batch::{Batch, Notice, SideWrite};
-use crate::columns::{self, Record};
+use crate::columns::{self, Record, deadline};
 use crate::error::StoreError;
 use crate::observer::Effort;
 use crate::query::SessionKey;
@@ -30,7 +30,7 @@ use crate::query::SessionKey;
 pub(super) struct GroupResult {
     pub(super) answers: Vec<Result<(), StoreError>>,
     pub(super) shards: Vec<Shard>,
-    /// Whether somebody is to be told of something.
+    /// Whether there is somebody to notify.
     pub(super) has_notices: bool,
 }
 
@@ -51,7 +51,7 @@ macro_rules! arrays {
 }
 
 /// What writing a group needs beside a connection.
-pub(super) struct Writing<'a> {
+pub(super) struct GroupWrite<'a> {
     pub(super) numbers: &'a Numbers,
     pub(super) known: &'a KnownRows,
 }
@@ -59,7 +59,7 @@ pub(super) struct Writing<'a> {
 /// Writes a group. An append that has a run twice is refused; appends of one run follow each other.
 pub(super) async fn write(
     connection: &Connection,
-    writing: &Writing<'_>,
+    writing: &GroupWrite<'_>,
     group: &[&[EncodedBatch]],
 ) -> Result<GroupResult, GroupFailure> {
     if let Some(remembered) = writing.known.picture(group)
@@ -90,7 +90,7 @@ pub(super) async fn write(
 /// then nothing was written.
 async fn write_at_once(
     connection: &Connection,
-    writing: &Writing<'_>,
+    writing: &GroupWrite<'_>,
     group: &[&[EncodedBatch]],
     mut picture: Picture,
 ) -> Result<Option<GroupResult>, GroupFailure> {
@@ -98,7 +98,7 @@ async fn write_at_once(
     let expected: Vec<(RunId, RunPosition)> =
         picture.places.iter().map(|(run, place)| (*run, place.clone())).collect();
     let batches: Vec<&EncodedBatch> = group.iter().copied().flatten().collect();
-    // What is refused by what is remembered is asked of the database before anybody hears of it.
+    // What is refused by what is remembered is asked of the database before it is answered.
     if group.iter().any(|one| picture.take(one).is_err()) {
         return Ok(None);
     }
@@ -133,7 +133,7 @@ async fn write_at_once(
 
 /// A group is written.
 fn done(
-    writing: &Writing<'_>,
+    writing: &GroupWrite<'_>,
     picture: Picture,
     batches: &[&EncodedBatch],
     runs: &[AppendedRun<'_>],
@@ -264,7 +264,7 @@ impl<'a> Tables<'a> {
         batches: &[&'a EncodedBatch],
         runs: &[AppendedRun<'a>],
         picture: &'a Picture,
-        writing: &Writing<'_>,
+        writing: &GroupWrite<'_>,
     ) -> Result<Tables<'a>, StoreError> {
         let mut tables = Tables::default();
         tables.runs(runs, writing.known);
@@ -384,7 +384,7 @@ impl<'a> Tables<'a> {
     }
 
     fn holds(&mut self, batches: &[&'a EncodedBatch], numbers: &Numbers) {
-        let (mut opened, mut closed) = (Vec::new(), Vec::new());
+        let (mut opened, mut updated, mut closed) = (Vec::new(), Vec::new(), Vec::new());
         for EncodedBatch { batch, .. } in batches.iter().copied() {
             for change in &batch.holds {
                 match change {
@@ -392,8 +392,8 @@ impl<'a> Tables<'a> {
                         let no = numbers.next(row.opened_at, low_bytes(&row.id.key.secret.0));
                         opened.push(NewHold { no, row, tenant: batch.tenant().as_str() });
                     }
-                    // What changes of an open hold stands in the fold of its run.
-                    HoldChange::Update(_) => {}
+                    // What changes of an open hold stands in the fold of its run, but for what lists are in order of.
+                    HoldChange::Update(row) => updated.push(row),
                     HoldChange::Close(row) => closed.push(row),
                 }
             }
@@ -403,7 +403,12 @@ impl<'a> Tables<'a> {
             arrays!(opened => |hold| hold.no, Bytes16::from(hold.row.id.run), i64::from(hold.row.id.key.call.0),
                 Bytes16(hold.row.id.key.secret.0), hold.tenant, hold.row.agent.as_str(),
                 hold.row.tool.as_ref().map(|tool| tool.as_str()), small(columns::kind_number(hold.row.kind)),
-                hold.row.inbox.as_ref().map(|inbox| inbox.as_str())),
+                hold.row.inbox.as_ref().map(|inbox| inbox.as_str()), deadline(hold.row)),
+        );
+        self.add(
+            sql::HOLDS_DEADLINE,
+            arrays!(updated => |row| Bytes16::from(row.id.run), i64::from(row.id.key.call.0),
+                Bytes16(row.id.key.secret.0), deadline(row)),
         );
         self.add(
             sql::HOLDS_CLOSE,
@@ -412,7 +417,7 @@ impl<'a> Tables<'a> {
         );
     }
 
-    fn puts(&mut self, batches: &[&'a EncodedBatch], picture: &Picture, writing: &Writing<'_>) {
+    fn puts(&mut self, batches: &[&'a EncodedBatch], picture: &Picture, writing: &GroupWrite<'_>) {
         let mut audience: Vec<(HoldId, &[u8])> = Vec::new();
         let (mut blobs, mut definitions) = (Vec::new(), Vec::new());
         let mut notices: Vec<NewNotice<'a>> = Vec::new();

@@ -14,11 +14,14 @@ use standfast_core::run::Run;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::Row;
 
-use super::connect::Connector;
+use super::connect::{Connection, Connector};
+use super::failure::Failure;
 use super::pool::Pool;
 use super::rows::{column, digest, seq};
+use super::side::SideConnection;
 use super::types::{self, Bytes16};
-use super::{OpenError, PostgresOptions, read, schema, sql};
+use super::work::{put_row, time_of};
+use super::{OpenError, PostgresOptions, deliveries, read, schema, sql};
 use crate::audit::{
     AuditContext, Entries, Evidence, ExportedRun, Finding, Report, RunFindings, SignedCoverage,
     StoredColumns, StoredHold, look_and_export, look_at,
@@ -26,6 +29,7 @@ use crate::audit::{
 use crate::columns::{self, CorruptRow, Record};
 use crate::error::StoreError;
 use crate::query::AuditEntry;
+use crate::row_audit::{Adoption, RowAudit, RowEntry, RowEvidence, RowKind, wrong_rows};
 
 /// Runs listed at once.
 const PAGE: usize = 500;
@@ -43,12 +47,48 @@ const HOLDS: &str = "SELECT call, secret, tenant, agent, tool, kind, inbox, clos
 const DEFINITIONS: &str = "SELECT tenant, digest, bytes FROM definitions WHERE (tenant, digest) > ($1, $2) \
      ORDER BY tenant, digest LIMIT 100";
 
+/// A page of API keys.
+const KEYS: &str = "SELECT tenant, prefix, hash, facts, expires_at, revoked_at FROM credentials WHERE prefix > $1 \
+     ORDER BY prefix LIMIT 500";
+
+/// A page of subscriptions.
+const SUBSCRIPTIONS: &str = "SELECT id, topic, wants, active, facts, owner, tenant FROM subscriptions \
+     WHERE (tenant, id) > ($1, $2) ORDER BY tenant, id LIMIT 500";
+
+/// A page of sessions that are not as they began: with metadata, or closed.
+const SESSIONS: &str = "SELECT tenant, agent, session, owner, metadata, closed FROM sessions \
+     WHERE (tenant, agent, session, owner) > ($1, $2, $3, $4) AND (metadata <> '{}' OR closed) \
+     ORDER BY tenant, agent, session, owner LIMIT 500";
+
+/// A page of sealed documents.
+const SEALED: &str =
+    "SELECT tenant, name, value FROM sealed WHERE (tenant, name) > ($1, $2) ORDER BY tenant, name LIMIT 500";
+
+/// Whether rows of an older version have to be taken into the audit, and whether those of every kind: there is one while
+/// they wait, or may still come.
+const UNSAID: &str = "SELECT until, kind IS NULL FROM unsaid_rows ORDER BY kind IS NULL FOR UPDATE";
+
+/// They have been; nodes of the version before may go on until then.
+const ALL_SAID: &str = "UPDATE unsaid_rows SET until = coalesce(until, $1)";
+
+/// No more of them can come.
+const NONE_UNSAID: &str = "DELETE FROM unsaid_rows WHERE coalesce(until < $1, false)";
+
+/// None ever came.
+const NEVER_UNSAID: &str = "DELETE FROM unsaid_rows";
+
+/// How long nodes of the version before may go on beside newer ones: a day.
+const MIXED: i64 = 24 * 60 * 60 * 1000;
+
 /// Links and holds of runs that are not there.
 const ORPHANS: &str = "SELECT DISTINCT run FROM links l WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = l.run) \
      UNION SELECT DISTINCT run FROM holds h WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = h.run) LIMIT 20";
 
 /// Where each chain ends.
 const HEADS: &str = "SELECT no, id, seq, head FROM runs WHERE no > $1 ORDER BY no LIMIT $2";
+
+/// How many subscriptions there are, and how many deliveries were given up.
+const DELIVERIES: &str = "SELECT (SELECT count(*) FROM subscriptions), (SELECT count(*) FROM dead_letters)";
 
 /// Looks at every run of a database. `progress` hears after each page how many runs were looked at. Must not be called
 /// inside a runtime.
@@ -92,6 +132,22 @@ pub fn heads(options: &PostgresOptions, mut take: impl FnMut(RunId, Seq, Digest)
         after = *last;
         page.into_iter().for_each(|(_, run, seq, head)| take(run, seq, head));
     }
+}
+
+/// How many subscriptions there are of all tenants, and how many deliveries were given up. Must not be called inside a runtime.
+pub fn delivery_counts(options: &PostgresOptions) -> Result<(u64, u64), OpenError> {
+    let (runtime, pool, place) = open(options)?;
+    let counted = runtime.block_on(deliveries_counted(&pool));
+    counted.map_err(|error| OpenError::Unusable { place, why: error.to_string() })
+}
+
+async fn deliveries_counted(pool: &Pool) -> Result<(u64, u64), StoreError> {
+    let rows = pool.read(DELIVERIES, &[]).await?;
+    let count = |at| -> Result<u64, CorruptRow> {
+        let found: i64 = rows.first().map_or(Ok(0), |row| column(row, at))?;
+        Ok(u64::try_from(found).unwrap_or(0))
+    };
+    Ok((count(0).map_err(read::unreadable)?, count(1).map_err(read::unreadable)?))
 }
 
 async fn heads_after(pool: &Pool, after: i64) -> Result<Vec<(i64, RunId, Seq, Digest)>, StoreError> {
@@ -192,11 +248,136 @@ fn walk<T>(
         let what = "it is gone: its events or holds are still here".to_owned();
         report.findings.push(Finding { run: run.to_string(), what });
     }
+    let side = SideConnection::new(Arc::new(Connector::new(options)?));
+    let look = || runtime.block_on(side.transact(|connection| Box::pin(rows_as_of(connection))));
+    report.findings.extend(wrong_rows(RowAudit::All, look).map_err(failed)?);
     known.end(&mut report);
     Ok(report)
 }
 
+/// Takes rows into the audit that an older version wrote, whose audit has no entries for them: all or none, and nobody
+/// changes any meanwhile. Nodes of the version before may still be there for a while: so it is done at each start for a day.
+pub(super) async fn adopt_rows(side: &SideConnection) -> Result<(), StoreError> {
+    side.transact(|connection| Box::pin(adopt_now(connection))).await
+}
+
+/// A new database has no rows of an older version, and no nodes of one.
+pub(super) async fn adopt_nothing(side: &SideConnection) -> Result<(), StoreError> {
+    side.transact(|connection| Box::pin(end_adoption(connection))).await
+}
+
+async fn end_adoption(connection: &Connection) -> Result<(), Failure> {
+    connection.query(NEVER_UNSAID, &[]).await?;
+    Ok(())
+}
+
+async fn adopt_now(connection: &Connection) -> Result<(), Failure> {
+    let now = time_of(connection).await?.0;
+    connection.query(NONE_UNSAID, &[&now]).await?;
+    let waiting = connection.query(UNSAID, &[]).await?;
+    // The one for every kind is the last.
+    let Some(row) = waiting.last() else { return Ok(()) };
+    let is_everything: bool = column(row, 1).map_err(read::unreadable)?;
+    let adoption = if is_everything { Adoption::Everything } else { Adoption::Sealed };
+    let lock = "LOCK TABLE credentials, subscriptions, sessions, sealed IN SHARE MODE";
+    connection.client.batch_execute(lock).await?;
+    for (tenant, row) in rows(connection).await?.unsaid(adoption) {
+        put_row(connection, tenant.as_str(), &row).await?;
+    }
+    connection.query(ALL_SAID, &[&now.saturating_add(MIXED)]).await?;
+    Ok(())
+}
+
+/// Keys, subscriptions, sessions and sealed documents, and what the audit says of them, as of one instant.
+async fn rows_as_of(connection: &Connection) -> Result<RowEvidence, Failure> {
+    connection.client.batch_execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+    rows(connection).await
+}
+
+async fn rows(connection: &Connection) -> Result<RowEvidence, Failure> {
+    let mut evidence = RowEvidence::default();
+    let mut after = (String::new(), 0i64);
+    loop {
+        let limit = types::rows(PAGE);
+        let page = connection.query(sql::AUDIT_ALL, &[&after.0, &after.1, &limit]).await?;
+        let Some(last) = page.last() else { break };
+        after = (column(last, 0).map_err(read::unreadable)?, column(last, 1).map_err(read::unreadable)?);
+        for row in &page {
+            let (tenant, entry) = read::entry_of_all(row).map_err(read::unreadable)?;
+            evidence.take_entry(&tenant, &entry);
+        }
+    }
+    let mut after = String::new();
+    loop {
+        let page = connection.query(KEYS, &[&after]).await?;
+        let Some(last) = page.last() else { break };
+        after = column(last, 1).map_err(read::unreadable)?;
+        for row in &page {
+            let text = |at: usize| column::<&str>(row, at).map_err(read::unreadable);
+            match read::read_credential(row) {
+                Ok(key) => evidence.take_row(key.tenant.as_str(), RowEntry::key(&key)),
+                Err(_) => evidence.take_unreadable(text(0)?, RowKind::Key, text(1)?),
+            }
+        }
+    }
+    let mut after = (String::new(), String::new());
+    loop {
+        let page = connection.query(SUBSCRIPTIONS, &[&after.0, &after.1]).await?;
+        let Some(last) = page.last() else { break };
+        after = (column(last, 6).map_err(read::unreadable)?, column(last, 0).map_err(read::unreadable)?);
+        for row in &page {
+            let text = |at: usize| column::<&str>(row, at).map_err(read::unreadable);
+            match deliveries::read_any(row) {
+                Ok(one) => evidence.take_row(one.tenant.as_str(), RowEntry::subscription(&one)),
+                Err(_) => evidence.take_unreadable(text(6)?, RowKind::Subscription, text(0)?),
+            }
+        }
+    }
+    let mut after: [String; 4] = Default::default();
+    loop {
+        let [tenant, agent, session, owner] = &after;
+        let page = connection.query(SESSIONS, &[tenant, agent, session, owner]).await?;
+        let read = |row: &Row| {
+            let names = [column(row, 0)?, column(row, 1)?, column(row, 2)?, column(row, 3)?];
+            Ok((names, column::<String>(row, 4)?, column(row, 5)?))
+        };
+        let page = page.iter().map(read).collect::<Result<Vec<([String; 4], _, _)>, _>>();
+        let page = page.map_err(read::unreadable)?;
+        let Some((last, ..)) = page.last() else { break };
+        after = last.clone();
+        for ([tenant, agent, session, owner], metadata, is_closed) in &page {
+            evidence.take_row(tenant, RowEntry::session_of([agent, owner, session], metadata, *is_closed));
+        }
+    }
+    let mut after = (String::new(), String::new());
+    loop {
+        let page = connection.query(SEALED, &[&after.0, &after.1]).await?;
+        let Some(last) = page.last() else { break };
+        after = (column(last, 0).map_err(read::unreadable)?, column(last, 1).map_err(read::unreadable)?);
+        for row in &page {
+            let text = |at: usize| column::<&str>(row, at).map_err(read::unreadable);
+            evidence.take_row(text(0)?, RowEntry::sealed(text(1)?, Some(text(2)?)));
+        }
+    }
+    Ok(evidence)
+}
+
+/// The definitions that runs are pinned to: whose, their digest, their bytes. Must not be called inside a runtime.
+pub fn agent_definitions(
+    options: &PostgresOptions,
+    mut take: impl FnMut(&str, Digest, &[u8]),
+) -> Result<(), OpenError> {
+    let (runtime, pool, place) = open(options)?;
+    let read = runtime.block_on(each_definition(&pool, &mut take));
+    read.map_err(|error| OpenError::Unusable { place, why: error.to_string() })
+}
+
 async fn definitions(pool: &Pool, known: &mut AuditContext, report: &mut Report) -> Result<(), StoreError> {
+    let mut take = |tenant: &str, digest, bytes: &[u8]| known.take_definition(tenant, digest, bytes, report);
+    each_definition(pool, &mut take).await
+}
+
+async fn each_definition(pool: &Pool, take: &mut dyn FnMut(&str, Digest, &[u8])) -> Result<(), StoreError> {
     let mut after = (String::new(), Vec::new());
     loop {
         let page = pool.read(DEFINITIONS, &[&after.0, &after.1]).await?;
@@ -206,7 +387,7 @@ async fn definitions(pool: &Pool, known: &mut AuditContext, report: &mut Report)
         for row in &page {
             let read = || Ok((column::<String>(row, 0)?, digest(row, 1)?, column::<&[u8]>(row, 2)?));
             let (tenant, digest, bytes) = read().map_err(read::unreadable)?;
-            known.take_definition(&tenant, digest, bytes, report);
+            take(&tenant, digest, bytes);
             after = (tenant, digest.0.to_vec());
         }
     }

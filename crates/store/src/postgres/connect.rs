@@ -132,7 +132,7 @@ async fn drive<S, T>(
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
-    // Whoever waits for an answer hears of the end of the connection by itself.
+    // Whoever waits for an answer notices the end of the connection by itself.
     while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
         if let (AsyncMessage::Notification(notification), Some(heard)) = (message, &heard) {
             // Nobody listens any more: the store is being closed.

@@ -15,9 +15,11 @@ use super::rows::{column, seq};
 use super::side::SideConnection;
 use super::sql;
 use super::types::{self, Bytes16, signed};
+use super::work::put_row;
 use crate::columns::CorruptRow;
 use crate::error::StoreError;
 use crate::query::{DueNotice, Page, SettleNotice};
+use crate::row_audit::RowEntry;
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionCount, SubscriptionQuery,
 };
@@ -45,7 +47,7 @@ fn due_notice(row: &Row) -> Result<DueNotice, CorruptRow> {
 }
 
 fn subscription_id(row: &Row, at: usize) -> Result<String, CorruptRow> {
-    String::from_utf8(column(row, at)?).map_err(|_| CorruptRow("a subscription is no text".into()))
+    String::from_utf8(column(row, at)?).map_err(|_| CorruptRow("a subscription is not text".into()))
 }
 
 fn attempts(row: &Row, at: usize) -> Result<u32, CorruptRow> {
@@ -76,7 +78,11 @@ pub(super) async fn put(side: &SideConnection, new: Subscription) -> Result<bool
             let (tenant, wants) = (new.tenant.as_str(), new.wants.cast_signed());
             let params: [&(dyn ToSql + Sync); 7] =
                 [&tenant, &new.id, &topic, &wants, &new.is_active, &new.facts, &new.owner];
-            Ok(!connection.query(sql::SUBSCRIPTION_ADD, &params).await?.is_empty())
+            let is_new = !connection.query(sql::SUBSCRIPTION_ADD, &params).await?.is_empty();
+            if is_new {
+                put_row(connection, tenant, &RowEntry::subscription(&new)).await?;
+            }
+            Ok(is_new)
         })
     });
     added.await
@@ -102,15 +108,32 @@ pub(super) async fn change(
                 &after.is_active,
                 &after.facts,
             ];
-            Ok(!connection.query(sql::SUBSCRIPTION_CHANGE, &params).await?.is_empty())
+            let is_changed = !connection.query(sql::SUBSCRIPTION_CHANGE, &params).await?.is_empty();
+            // Its scope and its owner stay, whatever the caller says.
+            let now = connection.query(sql::SUBSCRIPTION, &[&after.tenant.as_str(), &after.id]).await?;
+            if let (true, Some(now)) = (is_changed, now.first()) {
+                let now = read(&after.tenant, now).map_err(unreadable)?;
+                put_row(connection, after.tenant.as_str(), &RowEntry::subscription(&now)).await?;
+            }
+            Ok(is_changed)
         })
     });
     changed.await
 }
 
-pub(super) async fn delete(pool: &Pool, tenant: &Tenant, id: &str) -> Result<bool, StoreError> {
-    let params: [&(dyn ToSql + Sync); 3] = [&tenant.as_str(), &id, &id.as_bytes()];
-    Ok(!pool.write(sql::SUBSCRIPTION_DELETE, &params).await?.is_empty())
+pub(super) async fn delete(side: &SideConnection, tenant: Tenant, id: String) -> Result<bool, StoreError> {
+    let deleted = side.transact(|connection| {
+        let (tenant, id) = (tenant.clone(), id.clone());
+        Box::pin(async move {
+            let params: [&(dyn ToSql + Sync); 3] = [&tenant.as_str(), &id, &id.as_bytes()];
+            let is_deleted = !connection.query(sql::SUBSCRIPTION_DELETE, &params).await?.is_empty();
+            if is_deleted {
+                put_row(connection, tenant.as_str(), &RowEntry::no_subscription(id)).await?;
+            }
+            Ok(is_deleted)
+        })
+    });
+    deleted.await
 }
 
 pub(super) async fn resend(pool: &Pool, tenant: &Tenant, no: i64, at: Timestamp) -> Result<bool, StoreError> {
@@ -162,6 +185,11 @@ fn read(tenant: &Tenant, row: &Row) -> Result<Subscription, CorruptRow> {
         facts: column(row, 4)?,
         owner: column(row, 5)?,
     })
+}
+
+/// A subscription whose tenant stands behind its columns.
+pub(super) fn read_any(row: &Row) -> Result<Subscription, CorruptRow> {
+    read(&Tenant::new(column::<&str>(row, 6)?)?, row)
 }
 
 pub(super) async fn dead_letters(pool: &Pool, query: &DeadQuery) -> Result<Page<DeadLetter>, StoreError> {

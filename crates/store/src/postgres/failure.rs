@@ -52,7 +52,7 @@ impl Failure {
         matches!(self, Failure::Lost(_) | Failure::Standby(_))
     }
 
-    /// What whoever asked is told when something may have been written.
+    /// The error for the caller when something may have been written.
     pub(super) fn after_sending(self) -> StoreError {
         if let Failure::Lost(why) = self {
             return StoreError::Unknown { why };
@@ -60,7 +60,7 @@ impl Failure {
         self.before_sending()
     }
 
-    /// What whoever asked is told when nothing can have been written.
+    /// The error for the caller when nothing can have been written.
     pub(super) fn before_sending(self) -> StoreError {
         match self {
             Failure::Refused(error) => error,

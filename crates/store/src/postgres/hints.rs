@@ -35,7 +35,7 @@ struct HintTask {
     heard: broadcast::Sender<ShardSet>,
 }
 
-/// Where something changed that the others were not told of yet. A set of shards, so that it does not grow while they
+/// Where something changed that the others were not notified of yet. A set of shards, so that it does not grow while they
 /// cannot be told.
 #[derive(Debug, Default)]
 struct ChangedShards {
@@ -59,7 +59,7 @@ impl ChangedShards {
 }
 
 impl Hints {
-    /// Tells the other nodes, soon. Does nothing until this node wants to hear of them: a tool beside the nodes does
+    /// Tells the other nodes, soon. Does nothing until this node subscribes to them: a tool beside the nodes does
     /// not need to.
     pub(super) fn tell(&self, shards: &[Shard]) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);

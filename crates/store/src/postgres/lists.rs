@@ -13,25 +13,31 @@ use super::connect::Params;
 use super::pool::Pool;
 use super::read::{stored, unreadable};
 use super::rows::{RunColumns, column};
+use super::side::SideConnection;
 use super::sql;
 use super::types::{self, Bytes16};
-use crate::columns::{self, CorruptRow, Record, kind_number};
+use crate::columns::{self, CorruptRow, Record, deadline, kind_number};
 use crate::error::StoreError;
 use crate::query::{
-    Audience, Claimant, DecidedQuery, EndedQuery, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX,
-    ScannedRun, SessionKey, SessionQuery, SessionRow, UnreadableRun,
+    Audience, Claimant, DecidedQuery, EndedQuery, EndedRun, HoldFilter, HoldQuery, Page, RunFilter, RunQuery,
+    SCAN_MAX, ScannedRun, SessionKey, SessionQuery, SessionRow, UnreadableRun,
 };
 
 type Param<'a> = &'a (dyn ToSql + Sync);
 
 pub(super) async fn ended_runs(pool: &Pool, query: &EndedQuery) -> Result<Page<RunId>, StoreError> {
     let after = query.cursor.map_or(0, u64::cast_signed);
+    let before = query.last_before().0;
     let params: [Param<'_>; 4] =
-        [&after, &types::rows(EndedQuery::LOOKS_AT), &query.tenant.as_str(), &query.before.0];
+        [&after, &types::rows(EndedQuery::LOOKS_AT), &query.tenant.as_str(), &before];
     let rows = pool.read(sql::RUNS_ENDED, &params).await?;
     let look = |row: &Row| -> Result<ScannedRun, CorruptRow> {
         let run = column::<Bytes16>(row, 1)?.run();
-        Ok(ScannedRun { no: column(row, 0)?, run, is_wanted: column(row, 2)?, is_old: column(row, 3)? })
+        let ended = EndedRun::from_number(i64::from(column::<i32>(row, 2)?));
+        let agent: String = column(row, 4)?;
+        let before = query.agents.iter().find(|(name, _)| name.as_str() == agent).map(|(_, before)| *before);
+        let is_wanted = query.wants(ended, before, Timestamp(column(row, 5)?));
+        Ok(ScannedRun { no: column(row, 0)?, run, is_wanted, is_old: column(row, 3)? })
     };
     let looked_at =
         rows.iter().map(look).collect::<Result<Vec<ScannedRun>, CorruptRow>>().map_err(unreadable)?;
@@ -220,6 +226,11 @@ pub(super) async fn list_holds(pool: &Pool, query: &HoldQuery) -> Result<Page<Ho
             None => ((sql::HOLDS_ALL, sql::HOLDS_ALL_END), vec![]),
             Some(_) => ((sql::HOLDS_SEEN, sql::HOLDS_SEEN_END), vec![]),
         },
+        HoldFilter::Undated => match &who {
+            None => ((sql::HOLDS_UNDATED, sql::HOLDS_ALL_END), vec![]),
+            Some(_) => ((sql::HOLDS_UNDATED_SEEN, sql::HOLDS_SEEN_END), vec![]),
+        },
+        HoldFilter::Dated => ((sql::HOLDS_DATED, sql::HOLDS_DATED_END), vec![]),
         HoldFilter::Agent(agent) => {
             return by_name(
                 pool,
@@ -258,7 +269,7 @@ pub(super) async fn list_holds(pool: &Pool, query: &HoldQuery) -> Result<Page<Ho
     };
     // Whoever asks for what they see is part of where that list ends.
     let seen: Vec<Param<'_>> = match page {
-        sql::HOLDS_SEEN => vec![&who],
+        sql::HOLDS_SEEN | sql::HOLDS_UNDATED_SEEN => vec![&who],
         _ => by.clone(),
     };
     page_of_holds(pool, query, (page, its_end), &[&first[..], &by].concat(), &[&end[..], &seen].concat())
@@ -302,7 +313,9 @@ async fn page_of_holds(
 ) -> Result<Page<HoldRow>, StoreError> {
     let rows = pool.read(page, first).await?;
     let last = rows.last().map(|row| column::<i64>(row, 0).map_err(unreadable)).transpose()?;
-    let is_filtered = !query.kinds.is_empty() || query.audience != Audience::Everyone;
+    let is_filtered = !query.kinds.is_empty()
+        || query.audience != Audience::Everyone
+        || matches!(query.filter, HoldFilter::Undated);
     let stop = PageEnd { last, is_full: rows.len() >= query.limit, is_filtered };
     let next = stop.next(pool, its_end, end).await?;
     let mut items = Vec::with_capacity(rows.len());
@@ -310,6 +323,30 @@ async fn page_of_holds(
         items.extend(hold_row(pool, row).await?);
     }
     Ok(Page::of(items, next))
+}
+
+/// Takes the deadlines of holds that an older version opened into the column by which lists are in order.
+pub(super) async fn look_at_deadlines(pool: &Pool, side: &SideConnection) -> Result<(), StoreError> {
+    loop {
+        let rows = pool.read(sql::HOLDS_WITHOUT_LOOK, &[&types::rows(SCAN_MAX)]).await?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let (mut numbers, mut deadlines) = (Vec::new(), Vec::new());
+        for row in &rows {
+            numbers.push(column::<i64>(row, 0).map_err(unreadable)?);
+            // One whose run cannot be read is in no list, and in nobody's way.
+            deadlines.push(hold_row(pool, row).await?.as_ref().map_or(0, deadline));
+        }
+        side.transact(move |connection| {
+            let (numbers, deadlines) = (numbers.clone(), deadlines.clone());
+            Box::pin(async move {
+                connection.query(sql::HOLDS_LOOKED_AT, &[&numbers, &deadlines]).await?;
+                Ok(())
+            })
+        })
+        .await?;
+    }
 }
 
 /// The row of an open hold, from the fold of its run; none when that run cannot be read.

@@ -18,7 +18,7 @@ use crate::observer::Effort;
 /// How often something is tried that other transactions are in the way of.
 pub(super) const TRIES: u32 = 20;
 
-/// Tries to read before whoever asked is told that the database is away.
+/// Tries to read before the caller gets the error that the database is away.
 const READ_TRIES: u32 = 3;
 
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use standfast_core::project::{self, HoldRow};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::pool::Pool;
 use super::rows::{self, RunColumns, column, digest, instant, seq};
@@ -17,6 +18,7 @@ use super::sql;
 use super::types::{self, Bytes16, signed};
 use crate::columns::{self, CorruptRow, Record};
 use crate::error::StoreError;
+use crate::key_query::KeyQuery;
 use crate::query::{AuditEntry, Credential, KeyRecord, SessionKey, SessionRow, ShardSet, StoredRun};
 
 pub(super) async fn load(pool: &Pool, run: RunId) -> Result<StoredRun, StoreError> {
@@ -64,7 +66,8 @@ pub(super) async fn blob(pool: &Pool, run: RunId, name: Digest) -> Result<Option
     let rows = pool.read(sql::BLOB, &[&Bytes16::from(run), &name.0.as_slice()]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let value = column(row, 0).map_err(|corrupt| corrupt.of(run))?;
-    let text = String::from_utf8(value).map_err(|_| CorruptRow("a large value is no text".into()).of(run))?;
+    let text =
+        String::from_utf8(value).map_err(|_| CorruptRow("a large value is not text".into()).of(run))?;
     Ok(Some(text))
 }
 
@@ -116,15 +119,32 @@ pub(super) async fn find_key(
     key: &str,
 ) -> Result<Option<KeyRecord>, StoreError> {
     let rows = pool.read(sql::KEY, &[&tenant.as_str(), &key.as_bytes()]).await?;
-    let record = |row: &Row| -> Result<KeyRecord, CorruptRow> {
-        Ok(KeyRecord {
-            request: digest(row, 0)?,
-            run: column::<Bytes16>(row, 1)?.run(),
-            seq: seq(row, 2)?,
-            expires_at: Timestamp(column(row, 3)?),
-        })
+    rows.first().map(key_record).transpose().map_err(unreadable)
+}
+
+fn key_record(row: &Row) -> Result<KeyRecord, CorruptRow> {
+    Ok(KeyRecord {
+        request: digest(row, 0)?,
+        run: column::<Bytes16>(row, 1)?.run(),
+        seq: seq(row, 2)?,
+        expires_at: Timestamp(column(row, 3)?),
+    })
+}
+
+pub(super) async fn keys_under(
+    pool: &Pool,
+    query: &KeyQuery,
+) -> Result<Vec<(String, KeyRecord)>, StoreError> {
+    let (tenant, end) = (query.tenant.as_str(), query.end());
+    let limit = types::rows(query.limit);
+    let bounds: [&(dyn ToSql + Sync); 4] = [&tenant, &query.prefix.as_bytes(), &end.as_bytes(), &limit];
+    let rows = pool.read(sql::KEYS_UNDER, &bounds).await?;
+    let named = |row: &Row| -> Result<(String, KeyRecord), CorruptRow> {
+        // What is stored is text; a row that is not was not written by a server.
+        let key = String::from_utf8_lossy(&column::<Vec<u8>>(row, 4)?).into_owned();
+        Ok((key, key_record(row)?))
     };
-    rows.first().map(record).transpose().map_err(unreadable)
+    rows.iter().map(named).collect::<Result<_, _>>().map_err(unreadable)
 }
 
 pub(super) fn shard_numbers(shards: &ShardSet) -> Vec<i16> {
@@ -177,7 +197,7 @@ pub(super) async fn credentials(pool: &Pool, tenant: &Tenant) -> Result<Vec<Cred
     rows.iter().map(read_credential).collect::<Result<_, CorruptRow>>().map_err(unreadable)
 }
 
-fn read_credential(row: &Row) -> Result<Credential, CorruptRow> {
+pub(super) fn read_credential(row: &Row) -> Result<Credential, CorruptRow> {
     Ok(Credential {
         tenant: Tenant::new(column::<&str>(row, 0)?)?,
         prefix: column(row, 1)?,
@@ -207,8 +227,12 @@ pub(super) async fn audit_of_all(
 ) -> Result<Vec<(String, AuditEntry)>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = pool.read(sql::AUDIT_ALL, &[tenant, &signed(*no), &limit]).await?;
-    let entry = |row: &Row| Ok((column(row, 0)?, read_entry(row, 1)?));
-    rows.iter().map(entry).collect::<Result<_, CorruptRow>>().map_err(unreadable)
+    rows.iter().map(entry_of_all).collect::<Result<_, CorruptRow>>().map_err(unreadable)
+}
+
+/// An entry of the audit of all tenants, and whose it is.
+pub(super) fn entry_of_all(row: &Row) -> Result<(String, AuditEntry), CorruptRow> {
+    Ok((column(row, 0)?, read_entry(row, 1)?))
 }
 
 /// An entry whose columns begin at this one.

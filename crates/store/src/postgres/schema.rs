@@ -49,8 +49,16 @@ pub enum OpenError {
     },
 }
 
-/// Brings the schema up to date and answers with the highest number in use.
-pub(super) async fn open(connector: &Connector) -> Result<i64, OpenError> {
+/// A database with the schema of this program.
+pub(super) struct OpenDatabase {
+    /// The highest number in use.
+    pub(super) highest: i64,
+    /// Whether there was nothing before.
+    pub(super) is_new: bool,
+}
+
+/// Brings the schema up to date.
+pub(super) async fn open(connector: &Connector) -> Result<OpenDatabase, OpenError> {
     let place = connector.place().to_owned();
     let unusable = |why: String| OpenError::Unusable { place: place.clone(), why };
     let mut connection = connector.connect(None).await.map_err(|failure| unusable(unreachable(failure)))?;
@@ -59,7 +67,7 @@ pub(super) async fn open(connector: &Connector) -> Result<i64, OpenError> {
     if is_standby.first().is_some_and(|row| row.get(0)) {
         return Err(unusable("it is a standby and takes no writes; name the primary".into()));
     }
-    // Others may be migrating: waiting for them is no failure.
+    // Others may be migrating: waiting for them is not a failure.
     connection.client.batch_execute("SET lock_timeout = 0; SET statement_timeout = 0").await.map_err(said)?;
     connection.query(sql::MIGRATION_LOCK, &[]).await.map_err(said)?;
     let newest = newest(&connection).await.map_err(said)?;
@@ -78,7 +86,8 @@ pub(super) async fn open(connector: &Connector) -> Result<i64, OpenError> {
     }
     let highest = connection.query(sql::HIGHEST_NUMBER, &[]).await.map_err(said)?;
     // The lock goes with the connection.
-    Ok(highest.first().and_then(|row| row.get::<_, Option<i64>>(0)).unwrap_or(0))
+    let highest = highest.first().and_then(|row| row.get::<_, Option<i64>>(0)).unwrap_or(0);
+    Ok(OpenDatabase { highest, is_new: newest.is_none() })
 }
 
 /// Refuses what this program cannot read, and changes nothing.
@@ -98,7 +107,7 @@ pub(super) async fn check_readable(connector: &Connector) -> Result<(), OpenErro
     }
 }
 
-fn unreachable(failure: Failure) -> String {
+pub(super) fn unreachable(failure: Failure) -> String {
     match failure {
         Failure::Lost(why) | Failure::Again(why) | Failure::Standby(why) => why,
         Failure::Refused(error) => error.to_string(),

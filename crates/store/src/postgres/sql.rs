@@ -106,9 +106,13 @@ pub(super) const CLAIMABLE_SET: &str = "INSERT INTO claimable (run, tenant, inbo
 /// Workers may not claim these runs.
 pub(super) const CLAIMABLE_CLEAR: &str = "DELETE FROM claimable WHERE run = ANY($1)";
 /// New holds.
-pub(super) const HOLDS_ADD: &str = "INSERT INTO holds (no, run, call, secret, tenant, agent, tool, kind, inbox) \
+pub(super) const HOLDS_ADD: &str = "INSERT INTO holds (no, run, call, secret, tenant, agent, tool, kind, inbox, expires_at) \
      SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], \
-     $8::smallint[], $9::text[])";
+     $8::smallint[], $9::text[], $10::bigint[])";
+/// Open holds have other deadlines.
+pub(super) const HOLDS_DEADLINE: &str = "UPDATE holds h SET expires_at = n.expires_at \
+     FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[]) AS n (run, call, secret, expires_at) \
+     WHERE h.run = n.run AND h.call = n.call AND h.secret = n.secret AND h.expires_at IS DISTINCT FROM n.expires_at";
 /// Holds that have their decision; nobody needs to see them any more.
 pub(super) const HOLDS_CLOSE: &str = "WITH closed AS (UPDATE holds h SET closed = true, record = n.record \
      FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::text[]) AS n (run, call, secret, record) \
@@ -281,15 +285,19 @@ pub(super) const LETTERS_ERASE: &str = "DELETE FROM dead_letters WHERE run = $1"
 pub(super) const RUN_ERASED: &str = "UPDATE runs SET erased = true WHERE id = $1";
 /// Runs as they began, and which of them have ended and are old, have their contents, and have nothing left to tell. What a run says of itself is in its
 /// state, where no text can look like it: quotes inside texts are escaped.
-pub(super) const RUNS_ENDED: &str = "SELECT no, id, tenant = $3 AND phase >= 8 AND NOT erased AND quarantined IS NULL \
-     AND (at < $4 OR state LIKE '%\"erased\":true%') AND NOT EXISTS (SELECT 1 FROM notices n WHERE n.run = runs.id \
-     AND n.due_at IS NOT NULL), started_at < $4 FROM runs WHERE no > $1 ORDER BY no LIMIT $2";
+pub(super) const RUNS_ENDED: &str = "SELECT no, id, CASE WHEN tenant <> $3 OR phase < 8 OR erased OR quarantined IS NOT NULL \
+     OR EXISTS (SELECT 1 FROM notices n WHERE n.run = runs.id AND n.due_at IS NOT NULL) THEN 0 \
+     WHEN state LIKE '%\"erased\":true%' THEN 1 WHEN at < $4 THEN 2 ELSE 0 END, \
+     started_at < $4, agent, at FROM runs WHERE no > $1 ORDER BY no LIMIT $2";
 /// A large value by its name.
 pub(super) const BLOB: &str = "SELECT value FROM blobs WHERE run = $1 AND digest = $2";
 /// A definition by its name.
 pub(super) const DEFINITION: &str = "SELECT bytes FROM definitions WHERE tenant = $1 AND digest = $2";
 /// What an idempotency key was used for.
 pub(super) const KEY: &str = "SELECT request, run, seq, expires_at FROM keys WHERE tenant = $1 AND key = $2";
+/// Keys in a range, the last first, with what they were used for.
+pub(super) const KEYS_UNDER: &str = "SELECT request, run, seq, expires_at, key FROM keys \
+     WHERE tenant = $1 AND key >= $2 AND key < $3 ORDER BY key DESC LIMIT $4";
 /// Keys that are noted, as long as their runs are there, and keys that are forgotten; nothing is written for those that say
 /// the same and are remembered for long enough. The commit does not wait for the disk: it is there with the next one.
 pub(super) const KEYS_NOTE: &str = "WITH unsynced AS MATERIALIZED \
@@ -315,6 +323,9 @@ pub(super) const HOLDS_OF_CALL: &str =
 /// A page of open holds with their runs: looks at $3 of them and gives those of these kinds that one of $5 may see.
 macro_rules! page_of_holds {
     ($scan:expr) => {
+        page_of_holds!($scan, "true", "h.no")
+    };
+    ($scan:expr, $wanted:literal, $order:literal) => {
         concat!(
             "SELECT h.no, h.call, h.secret, ",
             run_columns!(),
@@ -322,7 +333,11 @@ macro_rules! page_of_holds {
             $scan,
             ") h JOIN runs r ON r.id = h.run WHERE (cardinality($4::smallint[]) = 0 OR h.kind = ANY($4)) \
               AND ($5::bytea[] IS NULL OR EXISTS (SELECT 1 FROM audience a WHERE a.tenant = $1 AND a.who = ANY($5) \
-              AND a.hold = h.no)) ORDER BY h.no LIMIT $6"
+              AND a.hold = h.no)) AND ",
+            $wanted,
+            " ORDER BY ",
+            $order,
+            " LIMIT $6"
         )
     };
 }
@@ -335,6 +350,13 @@ macro_rules! end_of_holds {
 macro_rules! holds_all {
     () => {
         "SELECT * FROM holds WHERE tenant = $1 AND NOT closed AND no > $2 ORDER BY no LIMIT $3"
+    };
+}
+macro_rules! holds_dated {
+    () => {
+        "SELECT * FROM holds WHERE tenant = $1 AND NOT closed AND expires_at > 0 \
+         AND (expires_at, no) > (coalesce((SELECT c.expires_at FROM holds c WHERE c.no = $2), 0), $2) \
+         ORDER BY expires_at, no LIMIT $3"
     };
 }
 macro_rules! holds_seen {
@@ -378,6 +400,28 @@ pub(super) const HOLDS_ALL_END: &str = end_of_holds!(holds_all!());
 pub(super) const HOLDS_SEEN: &str = page_of_holds!(holds_seen!("$5"));
 /// The last of them that is looked at.
 pub(super) const HOLDS_SEEN_END: &str = end_of_holds!(holds_seen!("$4"));
+/// Open holds of a tenant that have no deadline.
+pub(super) const HOLDS_UNDATED: &str = page_of_holds!(holds_all!(), "coalesce(h.expires_at, 0) = 0", "h.no");
+/// Those that one of these may see.
+pub(super) const HOLDS_UNDATED_SEEN: &str =
+    page_of_holds!(holds_seen!("$5"), "coalesce(h.expires_at, 0) = 0", "h.no");
+/// Open holds with a deadline, the earliest first; after the one with number $2.
+pub(super) const HOLDS_DATED: &str = page_of_holds!(holds_dated!(), "true", "h.expires_at, h.no");
+/// The last of them that is looked at.
+pub(super) const HOLDS_DATED_END: &str = concat!(
+    "SELECT CASE WHEN count(*) >= $3 THEN (array_agg(no ORDER BY expires_at DESC, no DESC))[1] END FROM (",
+    holds_dated!(),
+    ") h"
+);
+/// Open holds whose deadlines nobody has looked at.
+pub(super) const HOLDS_WITHOUT_LOOK: &str = concat!(
+    "SELECT h.no, h.call, h.secret, ",
+    run_columns!(),
+    " FROM holds h JOIN runs r ON r.id = h.run WHERE NOT h.closed AND h.expires_at IS NULL ORDER BY h.no LIMIT $1"
+);
+/// What was found of them; those that got a deadline meanwhile keep it.
+pub(super) const HOLDS_LOOKED_AT: &str = "UPDATE holds h SET expires_at = n.expires_at \
+     FROM unnest($1::bigint[], $2::bigint[]) AS n (no, expires_at) WHERE h.no = n.no AND h.expires_at IS NULL";
 /// Open holds of an agent.
 pub(super) const HOLDS_BY_AGENT: &str = page_of_holds!(holds_by!("agent", "$7"));
 /// The last of them that is looked at.
@@ -564,6 +608,9 @@ pub(super) const CREDENTIALS: &str = "SELECT tenant, prefix, hash, facts, expire
 /// No longer valid; the first instant stays.
 pub(super) const CREDENTIAL_REVOKE: &str = "UPDATE credentials SET revoked_at = coalesce(revoked_at, $3) \
      WHERE tenant = $1 AND prefix = $2 RETURNING 1";
+/// Valid until then at most.
+pub(super) const CREDENTIAL_EXPIRE: &str = "UPDATE credentials SET expires_at = least(coalesce(expires_at, $3), $3) \
+     WHERE tenant = $1 AND prefix = $2 RETURNING 1";
 /// A sealed secret.
 pub(super) const SEALED: &str = "SELECT value FROM sealed WHERE tenant = $1 AND name = $2";
 /// A new one, unless its name is taken.
@@ -591,7 +638,7 @@ pub(super) const NODE_SET: &str = "INSERT INTO nodes (node, facts, seen_until) V
      ON CONFLICT (node) DO UPDATE SET facts = excluded.facts, seen_until = excluded.seen_until";
 /// A node goes.
 pub(super) const NODE_GONE: &str = "DELETE FROM nodes WHERE node = $1";
-/// Nodes that nobody has heard of for long.
+/// Nodes without a heartbeat for long.
 pub(super) const NODES_FORGET: &str = "DELETE FROM nodes WHERE seen_until < $1";
 /// Everyone who is there. There are as many as there are machines.
 pub(super) const NODES: &str =
@@ -626,23 +673,25 @@ macro_rules! listed {
 #[rustfmt::skip]
 pub(super) const ALL: &[(&str, &str)] = listed![
     IS_STANDBY, MIGRATION_LOCK, HAS_HISTORY, NEWEST_MIGRATION, FOREIGN_TABLES, HIGHEST_NUMBER, TIME,
-    RUNS_LOCK, RUNS_UNCHANGED, NOBODY_LISTENS, KEYS_RESERVE, KEYS_OF, COUNTERS_RESERVE, COUNTERS_LOCK, SESSIONS_LOCK, LISTENERS,
-    TENANTS_ADD, SESSIONS_ADD, RUNS_ADD, RUNS_MOVE, RUNS_WAKE, LINKS_ADD, DUE_SET, DUE_CLEAR, CLAIMABLE_SET,
-    CLAIMABLE_CLEAR, HOLDS_ADD, HOLDS_CLOSE, AUDIENCE_ADD, BLOBS_ADD, DEFINITIONS_ADD, NOTICES_ADD,
-    KEYS_SET, KEYS_UNRESERVE, COUNTERS_SET, RUN, RUN_FACTS, RUN_LOCK, AGENTS_WITH_RUNS, RUNS_ALL,
-    RUNS_ALL_END, RUNS_BY_AGENT, RUNS_BY_AGENT_END, RUNS_BY_SESSION, RUNS_BY_SESSION_END,
-    RUNS_BY_CONVERSATION, RUNS_BY_CONVERSATION_END, RUNS_BY_OWNER, RUNS_BY_OWNER_END, RUNS_BY_INBOX,
-    RUNS_BY_INBOX_END, INBOX_COUNTS, RUNS_CLAIMABLE, RUNS_WITH_JOBS, RUNS_WITH_JOBS_END, RUNS_AFTER, LINKS, LINKS_ERASE, BLOBS_ERASE,
-    LETTERS_ERASE, RUN_ERASED, RUNS_ENDED, BLOB, DEFINITION, KEY, KEYS_NOTE, KEYS_FORGET, HOLDS_OF_CALL,
-    HOLDS_ALL, HOLDS_ALL_END, HOLDS_SEEN, HOLDS_SEEN_END, HOLDS_BY_AGENT, HOLDS_BY_AGENT_END, HOLDS_BY_TOOL,
-    HOLDS_BY_TOOL_END, HOLDS_BY_INBOX, HOLDS_BY_INBOX_END, HOLDS_BY_RUN, HOLDS_BY_RUN_END, HOLDS_BY_SESSION,
-    HOLDS_BY_SESSION_END, HOLDS_DECIDED, COUNT_RUNS, COUNT_HOLDS, DUE, LEASE, QUARANTINE, NOT_DUE, RENEW, RELEASE,
-    NOTICES_DUE, NOTICE_DELIVERED, NOTICE_RETRY, NOTICE_BURY, DEAD_RESEND, DEAD_LETTERS, APPENDS_STOP,
-    SUBSCRIPTION_ADD, SUBSCRIPTION_CHANGE, SUBSCRIPTION_DELETE, SUBSCRIPTION, SUBSCRIPTIONS,
-    SUBSCRIPTIONS_OF, SUBSCRIPTIONS_BROAD, SUBSCRIPTIONS_TO, TENANTS, SESSION, SESSIONS_ALL,
-    SESSIONS_ALL_END, SESSIONS_BY_OWNER, SESSIONS_BY_OWNER_END, SESSIONS_BY_NAME, SESSIONS_BY_NAME_END,
-    SESSION_METADATA, SESSION_CLOSE, CREDENTIAL_ADD, CREDENTIAL, CREDENTIALS, CREDENTIAL_REVOKE, SEALED,
-    SEALED_ADD, SEALED_CHANGE, SEALED_REMOVE, AUDIT_ADD, AUDIT_LAST, AUDIT_AFTER, AUDIT_ALL, NODE_SET,
-    NODE_GONE, NODES_FORGET, NODES, SHARDS_LOCK, SHARDS, SHARDS_TAKE, SHARDS_FREE, SHARDS_LEAVE,
-    OWN_PROCESS, LISTEN, NOTIFY,
+    RUNS_LOCK, RUNS_UNCHANGED, NOBODY_LISTENS, KEYS_RESERVE, KEYS_OF, COUNTERS_RESERVE, COUNTERS_LOCK,
+    SESSIONS_LOCK, LISTENERS, TENANTS_ADD, SESSIONS_ADD, RUNS_ADD, RUNS_MOVE, RUNS_WAKE, LINKS_ADD, DUE_SET,
+    DUE_CLEAR, CLAIMABLE_SET, CLAIMABLE_CLEAR, HOLDS_ADD, HOLDS_DEADLINE, HOLDS_CLOSE, AUDIENCE_ADD,
+    BLOBS_ADD, DEFINITIONS_ADD, NOTICES_ADD, KEYS_SET, KEYS_UNRESERVE, COUNTERS_SET, RUN, RUN_FACTS,
+    RUN_LOCK, AGENTS_WITH_RUNS, RUNS_ALL, RUNS_ALL_END, RUNS_BY_AGENT, RUNS_BY_AGENT_END, RUNS_BY_SESSION,
+    RUNS_BY_SESSION_END, RUNS_BY_CONVERSATION, RUNS_BY_CONVERSATION_END, RUNS_BY_OWNER, RUNS_BY_OWNER_END,
+    RUNS_BY_INBOX, RUNS_BY_INBOX_END, INBOX_COUNTS, RUNS_CLAIMABLE, RUNS_WITH_JOBS, RUNS_WITH_JOBS_END,
+    RUNS_AFTER, LINKS, LINKS_ERASE, BLOBS_ERASE, LETTERS_ERASE, RUN_ERASED, RUNS_ENDED, BLOB, DEFINITION,
+    KEY, KEYS_UNDER, KEYS_NOTE, KEYS_FORGET, HOLDS_OF_CALL, HOLDS_ALL, HOLDS_ALL_END, HOLDS_SEEN, HOLDS_SEEN_END,
+    HOLDS_UNDATED, HOLDS_UNDATED_SEEN, HOLDS_DATED, HOLDS_DATED_END, HOLDS_WITHOUT_LOOK, HOLDS_LOOKED_AT,
+    HOLDS_BY_AGENT, HOLDS_BY_AGENT_END, HOLDS_BY_TOOL, HOLDS_BY_TOOL_END, HOLDS_BY_INBOX,
+    HOLDS_BY_INBOX_END, HOLDS_BY_RUN, HOLDS_BY_RUN_END, HOLDS_BY_SESSION, HOLDS_BY_SESSION_END,
+    HOLDS_DECIDED, COUNT_RUNS, COUNT_HOLDS, DUE, LEASE, QUARANTINE, NOT_DUE, RENEW, RELEASE, NOTICES_DUE,
+    NOTICE_DELIVERED, NOTICE_RETRY, NOTICE_BURY, DEAD_RESEND, DEAD_LETTERS, APPENDS_STOP, SUBSCRIPTION_ADD,
+    SUBSCRIPTION_CHANGE, SUBSCRIPTION_DELETE, SUBSCRIPTION, SUBSCRIPTIONS, SUBSCRIPTIONS_OF,
+    SUBSCRIPTIONS_BROAD, SUBSCRIPTIONS_TO, TENANTS, SESSION, SESSIONS_ALL, SESSIONS_ALL_END,
+    SESSIONS_BY_OWNER, SESSIONS_BY_OWNER_END, SESSIONS_BY_NAME, SESSIONS_BY_NAME_END, SESSION_METADATA,
+    SESSION_CLOSE, CREDENTIAL_ADD, CREDENTIAL, CREDENTIALS, CREDENTIAL_REVOKE, CREDENTIAL_EXPIRE, SEALED, SEALED_ADD,
+    SEALED_CHANGE, SEALED_REMOVE, AUDIT_ADD, AUDIT_LAST, AUDIT_AFTER, AUDIT_ALL, NODE_SET, NODE_GONE,
+    NODES_FORGET, NODES, SHARDS_LOCK, SHARDS, SHARDS_TAKE, SHARDS_FREE, SHARDS_LEAVE, OWN_PROCESS, LISTEN,
+    NOTIFY,
 ];

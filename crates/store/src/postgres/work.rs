@@ -11,11 +11,12 @@ use standfast_core::link::Link;
 use standfast_core::name::Tenant;
 use standfast_core::time::Timestamp;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::connect::Connection;
 use super::failure::Failure;
 use super::pool::{Pool, TRIES};
-use super::read::{load, shard_numbers, stored, unreadable};
+use super::read::{load, read_credential, shard_numbers, stored, unreadable};
 use super::rows::{self, RunColumns, column, digest};
 use super::side::SideConnection;
 use super::sql;
@@ -27,6 +28,7 @@ use crate::fairness::take_turns;
 use crate::query::{
     Claim, ClaimedRun, Credential, KeyNote, SCAN_MAX, SealedChange, SessionChange, SessionKey, StoredRun,
 };
+use crate::row_audit::RowEntry;
 
 /// Where `sql::LEASE` has the lease before: behind the columns of a whole run.
 const BEFORE: usize = 22;
@@ -67,7 +69,7 @@ fn use_room(room: &mut [(Tenant, standfast_core::name::AgentName, usize)], store
 
 /// Due runs in the order in which they are to be taken.
 async fn candidates(pool: &Pool, claim: &Claim) -> Result<Vec<RunId>, StoreError> {
-    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] = [
+    let params: [&(dyn ToSql + Sync); 5] = [
         &claim.now.0,
         &types::rows(SCAN_MAX),
         &shard_numbers(&claim.shards),
@@ -105,7 +107,7 @@ async fn lease(pool: &Pool, claim: &Claim, wanted: &[RunId]) -> Result<Vec<Claim
         return Ok(Vec::new());
     }
     let ids: Vec<Bytes16> = wanted.iter().map(|run| Bytes16::from(*run)).collect();
-    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+    let params: [&(dyn ToSql + Sync); 5] =
         [&ids, &Bytes16(claim.node.0), &claim.until.0, &claim.now.0, &types::fold()];
     let rows = pool.write(sql::LEASE, &params).await?;
     let mut taken: BTreeMap<RunId, &Row> = BTreeMap::new();
@@ -156,8 +158,7 @@ pub(super) async fn release(
     node: Incarnation,
     wake_at: Option<Timestamp>,
 ) -> Result<(), StoreError> {
-    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
-        [&Bytes16::from(run), &Bytes16(node.0), &wake_at.map(|at| at.0)];
+    let params: [&(dyn ToSql + Sync); 3] = [&Bytes16::from(run), &Bytes16(node.0), &wake_at.map(|at| at.0)];
     pool.write(sql::RELEASE, &params).await.map(|_| ())
 }
 
@@ -191,7 +192,7 @@ pub(super) async fn note_keys(pool: &Pool, notes: Vec<KeyNote>) -> Result<(), St
     let (requests, until): (Vec<Vec<u8>>, Vec<i64>) =
         says.map(|(request, until)| (request.0.to_vec(), until.0)).unzip();
     let runs: Vec<Bytes16> = kept.iter().map(|note| Bytes16::from(note.run)).collect();
-    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
+    let params: [&(dyn ToSql + Sync); 8] =
         [&tenants, &keys, &requests, &runs, &until, &KeyNote::REFRESHED_MILLIS, &gone_tenants, &gone_keys];
     pool.write(sql::KEYS_NOTE, &params).await?;
     Ok(())
@@ -207,21 +208,77 @@ pub(super) async fn forget_keys(pool: &Pool, until: Timestamp, limit: usize) -> 
 const AUDIT_TRIES: u32 = 64;
 
 pub(super) async fn change_session(
-    pool: &Pool,
-    key: &SessionKey,
-    change: &SessionChange,
+    side: &SideConnection,
+    key: SessionKey,
+    change: SessionChange,
     at: Timestamp,
 ) -> Result<bool, StoreError> {
+    side.transact(|connection| Box::pin(change_session_now(connection, key.clone(), change.clone(), at)))
+        .await
+}
+
+async fn change_session_now(
+    connection: &Connection,
+    key: SessionKey,
+    change: SessionChange,
+    at: Timestamp,
+) -> Result<bool, Failure> {
     let (tenant, agent) = (key.tenant.as_str(), key.agent.as_str());
     let (session, owner) = (key.session.as_str(), key.owner.as_str());
-    let changed = match change {
+    let changed = match &change {
         SessionChange::Metadata { before, after } => {
-            pool.write(sql::SESSION_METADATA, &[&tenant, &agent, &session, &owner, before, after, &at.0])
-                .await?
+            let params: [&(dyn ToSql + Sync); 7] = [&tenant, &agent, &session, &owner, before, after, &at.0];
+            connection.query(sql::SESSION_METADATA, &params).await?
         }
-        SessionChange::Close => pool.write(sql::SESSION_CLOSE, &[&tenant, &agent, &session, &owner]).await?,
+        SessionChange::Close => {
+            connection.query(sql::SESSION_CLOSE, &[&tenant, &agent, &session, &owner]).await?
+        }
     };
-    Ok(!changed.is_empty())
+    if changed.is_empty() || !change.is_said() {
+        return Ok(!changed.is_empty());
+    }
+    let now = connection.query(sql::SESSION, &[&tenant, &agent, &session, &owner]).await?;
+    if let Some(now) = now.first() {
+        let read = || Ok((column::<&str>(now, 0)?, column(now, 3)?));
+        let (metadata, is_closed) = read().map_err(unreadable)?;
+        put_entry(connection, tenant, at, &RowEntry::session(&key, metadata, is_closed).text()).await?;
+    }
+    Ok(true)
+}
+
+/// The time of the database.
+pub(super) async fn time_of(connection: &Connection) -> Result<Timestamp, Failure> {
+    let rows = connection.query(sql::TIME, &[]).await?;
+    let now = rows.first().map(|row| column(row, 0)).transpose().map_err(unreadable)?;
+    Ok(Timestamp(now.unwrap_or_default()))
+}
+
+/// Adds the entry of a row beside the runs to the audit, in the transaction that changes the row, at the database's time.
+pub(super) async fn put_row(connection: &Connection, tenant: &str, row: &RowEntry) -> Result<(), Failure> {
+    let now = time_of(connection).await?;
+    put_entry(connection, tenant, now, &row.text()).await
+}
+
+/// Whoever lost the number to somebody else waits for their transaction, and takes the next.
+async fn put_entry(connection: &Connection, tenant: &str, at: Timestamp, entry: &str) -> Result<(), Failure> {
+    for _ in 0..AUDIT_TRIES {
+        let last = connection.query(sql::AUDIT_LAST, &[&tenant]).await?;
+        let (no, previous) = next_entry(last.first()).map_err(unreadable)?;
+        let number = u64::try_from(no).unwrap_or_default();
+        let hash = entry_hash(previous, tenant, number, at, entry);
+        let params: [&(dyn ToSql + Sync); 5] = [&tenant, &no, &at.0, &entry, &hash.0.as_slice()];
+        if !connection.query(sql::AUDIT_ADD, &params).await?.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(Failure::Again("others keep adding entries to the audit".into()))
+}
+
+/// The number of the next entry, and the hash of the one before it.
+fn next_entry(last: Option<&Row>) -> Result<(i64, Option<Digest>), CorruptRow> {
+    let read = |row: &Row| Ok::<(i64, Digest), CorruptRow>((column(row, 0)?, digest(row, 1)?));
+    let last = last.map(read).transpose()?;
+    Ok((last.map_or(1, |(no, _)| no.saturating_add(1)), last.map(|(_, hash)| hash)))
 }
 
 /// Entries added at the same moment want the same number; whoever lost takes the next.
@@ -233,11 +290,9 @@ pub(super) async fn put_audit(
 ) -> Result<(), StoreError> {
     for _ in 0..AUDIT_TRIES {
         let last = pool.read(sql::AUDIT_LAST, &[&tenant.as_str()]).await?;
-        let read = |row: &Row| Ok::<(i64, Digest), CorruptRow>((column(row, 0)?, digest(row, 1)?));
-        let last = last.first().map(read).transpose().map_err(unreadable)?;
-        let no = last.map_or(1, |(no, _)| no.saturating_add(1));
+        let (no, previous) = next_entry(last.first()).map_err(unreadable)?;
         let number = u64::try_from(no).unwrap_or_default();
-        let hash = entry_hash(last.map(|(_, hash)| hash), tenant.as_str(), number, at, entry);
+        let hash = entry_hash(previous, tenant.as_str(), number, at, entry);
         let added =
             pool.write(sql::AUDIT_ADD, &[&tenant.as_str(), &no, &at.0, &entry, &hash.0.as_slice()]).await?;
         if !added.is_empty() {
@@ -247,21 +302,32 @@ pub(super) async fn put_audit(
     Err(StoreError::unavailable("many entries are added to the audit at the same moment; try again"))
 }
 
-pub(super) async fn change_sealed(pool: &Pool, change: &SealedChange) -> Result<bool, StoreError> {
+pub(super) async fn change_sealed(side: &SideConnection, change: SealedChange) -> Result<bool, StoreError> {
+    side.transact(|connection| Box::pin(change_sealed_now(connection, change.clone()))).await
+}
+
+async fn change_sealed_now(connection: &Connection, change: SealedChange) -> Result<bool, Failure> {
     let (tenant, name) = (change.tenant.as_str(), &change.name);
     let rows = match (&change.before, &change.after) {
-        (None, Some(after)) => pool.write(sql::SEALED_ADD, &[&tenant, name, after]).await?,
+        (None, Some(after)) => connection.query(sql::SEALED_ADD, &[&tenant, name, after]).await?,
         (Some(before), Some(after)) => {
-            pool.write(sql::SEALED_CHANGE, &[&tenant, name, before, after]).await?
+            connection.query(sql::SEALED_CHANGE, &[&tenant, name, before, after]).await?
         }
-        (Some(before), None) => pool.write(sql::SEALED_REMOVE, &[&tenant, name, before]).await?,
-        (None, None) => return Ok(pool.read(sql::SEALED, &[&tenant, name]).await?.is_empty()),
+        (Some(before), None) => connection.query(sql::SEALED_REMOVE, &[&tenant, name, before]).await?,
+        (None, None) => return Ok(connection.query(sql::SEALED, &[&tenant, name]).await?.is_empty()),
     };
+    if !rows.is_empty() {
+        put_row(connection, tenant, &RowEntry::sealed(name, change.after.as_deref())).await?;
+    }
     Ok(!rows.is_empty())
 }
 
-pub(super) async fn put_credential(pool: &Pool, new: &Credential) -> Result<bool, StoreError> {
-    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 6] = [
+pub(super) async fn put_credential(side: &SideConnection, new: Credential) -> Result<bool, StoreError> {
+    side.transact(|connection| Box::pin(put_credential_now(connection, new.clone()))).await
+}
+
+async fn put_credential_now(connection: &Connection, new: Credential) -> Result<bool, Failure> {
+    let params: [&(dyn ToSql + Sync); 6] = [
         &new.tenant.as_str(),
         &new.prefix,
         &new.hash.0.as_slice(),
@@ -269,19 +335,46 @@ pub(super) async fn put_credential(pool: &Pool, new: &Credential) -> Result<bool
         &new.expires_at.map(|at| at.0),
         &new.revoked_at.map(|at| at.0),
     ];
-    Ok(!pool.write(sql::CREDENTIAL_ADD, &params).await?.is_empty())
+    let is_new = !connection.query(sql::CREDENTIAL_ADD, &params).await?.is_empty();
+    if is_new {
+        put_row(connection, new.tenant.as_str(), &RowEntry::key(&new)).await?;
+    }
+    Ok(is_new)
 }
 
-pub(super) async fn revoke_credential(
-    pool: &Pool,
-    tenant: &Tenant,
-    prefix: &str,
+/// Ends a credential by one of two statements.
+pub(super) async fn end_credential(
+    side: &SideConnection,
+    statement: &'static str,
+    (tenant, prefix): (Tenant, String),
     at: Timestamp,
 ) -> Result<bool, StoreError> {
     if prefix.contains('\0') {
         return Ok(false);
     }
-    Ok(!pool.write(sql::CREDENTIAL_REVOKE, &[&tenant.as_str(), &prefix, &at.0]).await?.is_empty())
+    side.transact(|connection| {
+        Box::pin(end_credential_now(connection, statement, tenant.clone(), prefix.clone(), at))
+    })
+    .await
+}
+
+async fn end_credential_now(
+    connection: &Connection,
+    statement: &'static str,
+    tenant: Tenant,
+    prefix: String,
+    at: Timestamp,
+) -> Result<bool, Failure> {
+    let changed = connection.query(statement, &[&tenant.as_str(), &prefix, &at.0]).await?;
+    if changed.is_empty() {
+        return Ok(false);
+    }
+    let found = connection.query(sql::CREDENTIAL, &[&prefix]).await?;
+    if let Some(row) = found.first() {
+        let key = read_credential(row).map_err(unreadable)?;
+        put_row(connection, tenant.as_str(), &RowEntry::key(&key)).await?;
+    }
+    Ok(true)
 }
 
 /// Deletes payloads, salts, large values and what could not be told; the event that says so stays readable.

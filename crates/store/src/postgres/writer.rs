@@ -13,12 +13,12 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::PostgresOptions;
-use super::append::{self, GroupFailure, GroupResult, Writing};
+use super::append::{self, GroupFailure, GroupResult, GroupWrite};
 use super::connect::{Connection, Connector, answered};
 use super::failure::Failure;
 use super::group::EncodedBatch;
 use super::hints::Hints;
-use super::known::KnownRows;
+use super::known_rows::KnownRows;
 use super::numbers::Numbers;
 use super::pool::{TRIES, pause};
 use crate::contract::Answer;
@@ -295,7 +295,7 @@ impl WriterState {
         };
         // When no answer comes nobody knows how far it got.
         let silence = |failure| GroupFailure { failure, is_sent: true };
-        let needs = Writing { numbers: &self.numbers, known: &self.known };
+        let needs = GroupWrite { numbers: &self.numbers, known: &self.known };
         let writing = async { Ok(append::write(&used, &needs, group).await) };
         let result = answered(writing).await.map_err(silence).and_then(|written| written);
         let is_clean = match &result {

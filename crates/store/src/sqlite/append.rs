@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use standfast_core::body::Blob;
+use standfast_core::digest::Digest;
 use standfast_core::id::{RunId, Seq, tenant_tag};
 use standfast_core::link::Contents;
 use standfast_core::project::Phase;
@@ -18,11 +19,13 @@ use super::conversations::ChosenSession;
 use super::deliveries;
 use super::holds::{opens, write_audience, write_hold};
 use super::job::Failure;
-use super::remembered::{AppendIndex, WriterMemory};
-use super::rows::{SEQ_MAX, StoredFold, link_key};
+use super::payload_keys::PayloadKeys;
+use super::rows::{SEQ_MAX, StoredFold, link_key, sealed_payload};
+use super::sealing::Place;
 use super::sql;
 use super::tally::Tally;
 use super::work::RunPosition;
+use super::writer_memory::{AppendIndex, WriterMemory};
 use crate::batch::{Batch, Guard, Notice, SideWrite};
 use crate::columns::{self, LeaseColumns};
 use crate::error::StoreError;
@@ -32,12 +35,55 @@ use crate::error::StoreError;
 pub(super) struct EncodedBatch {
     pub(super) batch: Batch,
     fold: StoredFold,
+    /// What is written in the place of payloads, where they are sealed.
+    sealed: Option<SealedPayloads>,
+    /// Nothing more can be stored of the run: it was erased, and its key destroyed.
+    has_no_key: bool,
 }
 
+/// The payloads of a batch, sealed.
+#[derive(Debug)]
+struct SealedPayloads {
+    events: String,
+    values: HashMap<Digest, Vec<u8>>,
+}
+
+/// Where large values are sealed for.
+pub(super) const VALUE_COLUMN: &str = "blobs.value";
+
 impl EncodedBatch {
-    pub(super) fn new(batch: Batch) -> EncodedBatch {
+    pub(super) fn new(batch: Batch, keys: Option<&PayloadKeys>) -> Result<EncodedBatch, StoreError> {
         let fold = StoredFold::of(&batch.row.run.state);
-        EncodedBatch { batch, fold }
+        match keys {
+            // What says that a run is erased stays readable, and its key goes.
+            Some(keys) if !batch.row.run.state.erased => EncodedBatch::sealed(batch, fold, keys),
+            Some(_) | None => Ok(EncodedBatch { batch, fold, sealed: None, has_no_key: false }),
+        }
+    }
+
+    fn sealed(batch: Batch, fold: StoredFold, keys: &PayloadKeys) -> Result<EncodedBatch, StoreError> {
+        let Contents::Whole { salt, payload } = &batch.link.contents else {
+            return Err(StoreError::unavailable("an append without contents"));
+        };
+        let (run, random) = (batch.run(), keys.random());
+        let Some(key) = keys.to_seal(run, batch.tenant().as_str())? else {
+            return Ok(EncodedBatch { batch, fold, sealed: None, has_no_key: true });
+        };
+        let events = sealed_payload(&key, &batch.link, salt, payload, random);
+        let values = batch.puts.iter().filter_map(|put| match put {
+            SideWrite::Blob(Blob { name, text }) => {
+                let place = Place { run, column: VALUE_COLUMN, row: &[&name.digest.0] };
+                Some((name.digest, key.seal(place, text.as_bytes(), random)))
+            }
+            SideWrite::Key { .. }
+            | SideWrite::Notice(_)
+            | SideWrite::Audience { .. }
+            | SideWrite::Definition { .. }
+            | SideWrite::Wake { .. } => None,
+        });
+        let sealed = Some(SealedPayloads { events, values: values.collect() });
+        let fold = fold.sealed(&key, &batch.row, random);
+        Ok(EncodedBatch { batch, fold, sealed, has_no_key: false })
     }
 }
 
@@ -49,14 +95,14 @@ pub(super) fn append(
     job: usize,
     batches: &[EncodedBatch],
 ) -> Result<Tally, Failure> {
-    for (at, EncodedBatch { batch, .. }) in batches.iter().enumerate() {
+    for (at, EncodedBatch { batch, has_no_key, .. }) in batches.iter().enumerate() {
         if batch.row.run.state.seq.0 > SEQ_MAX {
             let why =
                 format!("run {} has more than {SEQ_MAX} events; end it and start a new one", batch.run());
             return Err(StoreError::unavailable(why).into());
         }
         let is_found_out_by_adding = batches.len() == 1 && batch.expected.seq == Seq(0);
-        if !is_found_out_by_adding || memory.runs.get(batch.run()).is_some() {
+        if !is_found_out_by_adding || *has_no_key || memory.runs.get(batch.run()).is_some() {
             check_expected(connection, memory, batch)?;
         }
         // Of two batches of one run the second was decided on a state that the first one changes.
@@ -70,6 +116,13 @@ pub(super) fn append(
         if let Some(why) = broken(connection, memory, batch, guard, &mut counted)? {
             return Err(StoreError::Guard { which, why }.into());
         }
+    }
+    // Whoever comes late has been told so by now. What is left is a database from before the erasure.
+    if let Some(erased) = batches.iter().find(|encoded| encoded.has_no_key) {
+        let run = erased.batch.run();
+        let why =
+            format!("run {run} was erased and its payload key destroyed; nothing more can be stored of it");
+        return Err(StoreError::unavailable(why).into());
     }
     let mut tally = Tally::default();
     for (batch, encoded) in batches.iter().enumerate() {
@@ -162,12 +215,12 @@ fn write(
             connection.prepare_cached(sql::COUNTER_ADD)?.execute(params![tenant, counter, add])?;
         }
     }
-    write_link(connection, memory, batch, no)?;
+    write_link(connection, memory, encoded, no)?;
     for change in &batch.holds {
         write_hold(connection, memory, batch, change, (no, tenant), tally)?;
     }
     for put in &batch.puts {
-        write_put(connection, memory, batch, put, no, tenant)?;
+        write_put(connection, memory, encoded, put, no, tenant)?;
     }
     deliveries::put_notices(connection, memory, batch, no, tenant)?;
     Ok(())
@@ -288,10 +341,10 @@ pub(super) fn write_rows<'a>(
 fn write_link(
     connection: &Connection,
     memory: &mut WriterMemory,
-    batch: &Batch,
+    encoded: &EncodedBatch,
     no: i64,
 ) -> Result<(), Failure> {
-    let link = &batch.link;
+    let link = &encoded.batch.link;
     let Contents::Whole { salt, payload } = &link.contents else {
         return Err(StoreError::unavailable("an append without contents").into());
     };
@@ -299,11 +352,24 @@ fn write_link(
         Ok(text) => text,
         Err(error) => unreachable!("JSON is UTF-8: {error}"),
     };
+    let actor = link.header.actor.with_text(|actor| memory.number(connection, actor))?;
+    if let Some(sealed) = &encoded.sealed {
+        connection.prepare_cached(sql::LINK_ADD_SEALED)?.execute(params![
+            link_key(no, link.header.first),
+            link.header.count,
+            link.header.at.0,
+            actor,
+            link.hash.0,
+            sealed.events,
+            link.contents.commitment().0,
+        ])?;
+        return Ok(());
+    }
     connection.prepare_cached(sql::LINK_ADD)?.execute(params![
         link_key(no, link.header.first),
         link.header.count,
         link.header.at.0,
-        memory.number(connection, &link.header.actor.text())?,
+        actor,
         link.hash.0,
         salt,
         payload,
@@ -314,11 +380,12 @@ fn write_link(
 fn write_put(
     connection: &Connection,
     memory: &mut WriterMemory,
-    batch: &Batch,
+    encoded: &EncodedBatch,
     put: &SideWrite,
     no: i64,
     tenant: i64,
 ) -> Result<(), Failure> {
+    let batch = &encoded.batch;
     match put {
         SideWrite::Key { key, request, expires_at } => {
             let seq = batch.row.run.state.seq.0;
@@ -328,9 +395,19 @@ fn write_put(
         SideWrite::Notice(notice) => write_notice(connection, memory, batch, notice, no)?,
         SideWrite::Audience { hold, .. } if opens(batch, *hold) => {}
         SideWrite::Audience { hold, who } => write_audience(connection, memory, batch, *hold, who)?,
-        SideWrite::Blob(Blob { name, text }) => {
-            connection.prepare_cached(sql::BLOB_ADD)?.execute(params![no, name.digest.0, text])?;
-        }
+        SideWrite::Blob(Blob { name, text }) => match &encoded.sealed {
+            Some(sealed) => {
+                let value = sealed.values.get(&name.digest);
+                connection.prepare_cached(sql::BLOB_ADD_SEALED)?.execute(params![
+                    no,
+                    name.digest.0,
+                    value
+                ])?;
+            }
+            None => {
+                connection.prepare_cached(sql::BLOB_ADD)?.execute(params![no, name.digest.0, text])?;
+            }
+        },
         // Definitions are never removed.
         SideWrite::Definition { digest, .. } if !memory.meets_definition(tenant, *digest) => {}
         SideWrite::Definition { digest, bytes } => {

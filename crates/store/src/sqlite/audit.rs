@@ -11,11 +11,13 @@ use rusqlite::{Connection, Row, params};
 use standfast_core::digest::Digest;
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Secret, Seq};
 use standfast_core::link::Link;
+use standfast_core::name::Tenant;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
 use super::read::{ReadSession, Readers};
-use super::{OpenError, schema, sql};
+use super::writer_memory::WriterMemory;
+use super::{OpenError, SqliteFile, credentials, deliveries, schema, sql, work};
 use crate::audit::{
     AuditContext, Entries, Evidence, ExportedRun, Finding, Report, RunFindings, SignedCoverage,
     StoredColumns, StoredHold, entry_hash, look_and_export, look_at,
@@ -23,11 +25,12 @@ use crate::audit::{
 use crate::columns::{self, CorruptRow, Record};
 use crate::error::StoreError;
 use crate::query::AuditEntry;
+use crate::row_audit::{Adoption, RowEntry, RowEvidence, RowKind, wrong_rows};
 
 /// Rows of runs and entries that are read at once.
 const PAGE: i64 = 500;
 
-/// Findings of one kind that are told; there may be as many as rows.
+/// Findings of one kind that are reported; there may be as many as rows.
 const TOLD: i64 = 20;
 
 /// Which phase a run is listed under, and by which fold.
@@ -41,6 +44,29 @@ const HOLDS: &str = "SELECT h.call, h.secret, t.text, a.text, o.text, h.kind, i.
 /// Every definition.
 const DEFINITIONS: &str =
     "SELECT n.text, d.digest, d.bytes FROM definitions d JOIN names n ON n.no = d.tenant";
+
+/// Every API key.
+const KEYS: &str =
+    "SELECT coalesce(n.text, ''), c.prefix FROM credentials c LEFT JOIN names n ON n.no = c.tenant";
+
+/// Every subscription.
+const SUBSCRIPTIONS: &str =
+    "SELECT coalesce(n.text, ''), s.id FROM subscriptions s LEFT JOIN names n ON n.no = s.tenant";
+
+/// Every session that is not as it began: with metadata, or closed.
+const SESSIONS: &str = "SELECT t.text, a.text, o.text, s.session, coalesce(s.metadata, '{}'), CAST(s.closed AS TEXT) \
+     FROM sessions s JOIN names t ON t.no = s.tenant JOIN names a ON a.no = s.agent JOIN names o ON o.no = s.owner \
+     WHERE coalesce(s.metadata, '{}') <> '{}' OR s.closed <> 0";
+
+/// Every sealed document.
+const SEALED: &str =
+    "SELECT coalesce(n.text, ''), s.name, s.value FROM sealed s LEFT JOIN names n ON n.no = s.tenant";
+
+/// How many kinds of rows of an older version wait to be taken into the audit, and whether that is all of them.
+const UNSAID: &str = "SELECT count(*), coalesce(max(kind IS NULL), 0) FROM unsaid_rows";
+
+/// They have been.
+const ALL_SAID: &str = "DELETE FROM unsaid_rows";
 
 /// Links and holds of runs that are not there.
 const ORPHANS: &str = "SELECT DISTINCT key >> 20 FROM links WHERE NOT EXISTS (SELECT 1 FROM runs WHERE no = key >> 20) \
@@ -58,33 +84,33 @@ pub fn verify(path: &Path, progress: impl FnMut(u64)) -> Result<Report, OpenErro
 }
 
 /// The same, and whether everything that was signed is still there.
-pub fn verify_against(
-    path: &Path,
+pub fn verify_against<'a>(
+    file: impl Into<SqliteFile<'a>>,
     covered: &SignedCoverage,
     progress: impl FnMut(u64),
 ) -> Result<Report, OpenError> {
     let look = |reading: &ReadSession<'_>, known: &AuditContext, run| Ok((look_at(reading, known, run)?, ()));
-    walk(path, covered, progress, look, |()| ControlFlow::Continue(()))
+    walk(&file.into(), covered, progress, look, |()| ControlFlow::Continue(()))
 }
 
 /// Looks at one run, or at every run, and hands over what its log says, as far as it verifies. Ends early when `take`
 /// says so.
-pub fn export(
-    path: &Path,
+pub fn export<'a>(
+    file: impl Into<SqliteFile<'a>>,
     only: Option<RunId>,
     mut take: impl FnMut(ExportedRun) -> ControlFlow<()>,
 ) -> Result<Report, OpenError> {
     let look =
         |reading: &ReadSession<'_>, known: &AuditContext, run| look_and_export(reading, known, only, run);
     let hand_on = |exported: Option<ExportedRun>| exported.map_or(ControlFlow::Continue(()), &mut take);
-    let report = walk(path, &SignedCoverage::default(), |_| {}, look, hand_on)?;
+    let report = walk(&file.into(), &SignedCoverage::default(), |_| {}, look, hand_on)?;
     Ok(report.only(only))
 }
 
 /// Where the chain of each run ends: its last event and the hash of its last link.
 pub fn heads(path: &Path, mut take: impl FnMut(RunId, Seq, Digest)) -> Result<(), OpenError> {
     schema::check_readable(path)?;
-    let readers = Readers::new(path)?;
+    let readers = Readers::new(&path.into())?;
     let mut after = 0i64;
     loop {
         let page = readers.read(|reading| heads_after(reading, after));
@@ -112,7 +138,7 @@ pub fn audit_entries(
     mut take: impl FnMut(&str, AuditEntry) -> ControlFlow<()>,
 ) -> Result<(), OpenError> {
     schema::check_readable(path)?;
-    let readers = Readers::new(path)?;
+    let readers = Readers::new(&path.into())?;
     let mut after = (0i64, 0i64);
     loop {
         let page = readers.read(|reading| page_of_audit(reading.connection, after));
@@ -171,16 +197,36 @@ pub(super) fn seal_entries(connection: &mut Connection) -> Result<(), String> {
     transaction.commit().map_err(said)
 }
 
+/// Takes rows into the audit that an older version wrote, whose audit has no entries for them: once, and all or none.
+pub(super) fn adopt_rows(connection: &mut Connection) -> Result<(), String> {
+    let said = |error: rusqlite::Error| error.to_string();
+    let waiting = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get(1)?));
+    let adoption = match connection.query_row(UNSAID, [], waiting).map_err(said)? {
+        (0, _) => return Ok(()),
+        (_, true) => Adoption::Everything,
+        (_, false) => Adoption::Sealed,
+    };
+    let behavior = rusqlite::TransactionBehavior::Immediate;
+    let transaction = connection.transaction_with_behavior(behavior).map_err(said)?;
+    let unsaid = rows(&transaction).map_err(|error| error.to_string())?.unsaid(adoption);
+    for (tenant, row) in unsaid {
+        work::put_row(&transaction, &mut WriterMemory::default(), &tenant, &row).map_err(said)?;
+    }
+    transaction.execute(ALL_SAID, []).map_err(said)?;
+    transaction.commit().map_err(said)
+}
+
 /// Looks at each run in a transaction of its own, which ends when what was found is handed on.
 fn walk<T>(
-    path: &Path,
+    file: &SqliteFile<'_>,
     covered: &SignedCoverage,
     mut progress: impl FnMut(u64),
     look: impl Fn(&ReadSession<'_>, &AuditContext, RunId) -> Result<(RunFindings, T), StoreError>,
     mut hand_on: impl FnMut(T) -> ControlFlow<()>,
 ) -> Result<Report, OpenError> {
+    let path = file.path;
     schema::check_readable(path)?;
-    let readers = Readers::new(path)?;
+    let readers = Readers::new(file)?;
     let mut report = Report::default();
     let failed = |error: StoreError| unusable(path, &error);
     let mut known = beside_runs(path, &readers, covered, &mut report)?;
@@ -229,6 +275,8 @@ fn walk<T>(
         }
     }
     readers.read(|reading| orphans(reading, &mut report)).map_err(failed)?;
+    let look = || readers.read(|reading| rows(reading.connection));
+    report.findings.extend(wrong_rows(schema::row_audit(path)?, look).map_err(failed)?);
     known.end(&mut report);
     Ok(report)
 }
@@ -259,10 +307,26 @@ fn unreadable(what: &str) -> impl Fn(rusqlite::Error) -> StoreError {
     move |error| StoreError::unavailable(format!("the {what} cannot be read: {error}"))
 }
 
+/// The definitions that runs are pinned to: whose, their digest, their bytes.
+pub fn agent_definitions(path: &Path, mut take: impl FnMut(&str, Digest, &[u8])) -> Result<(), OpenError> {
+    schema::check_readable(path)?;
+    let read = Readers::new(&path.into())?.read(|reading| each_definition(reading, &mut take));
+    read.map_err(|error| unusable(path, &error))
+}
+
 fn definitions(
     reading: &ReadSession<'_>,
     known: &mut AuditContext,
     report: &mut Report,
+) -> Result<(), StoreError> {
+    each_definition(reading, &mut |tenant, digest, bytes| {
+        known.take_definition(tenant, digest, bytes, report)
+    })
+}
+
+fn each_definition(
+    reading: &ReadSession<'_>,
+    take: &mut dyn FnMut(&str, Digest, &[u8]),
 ) -> Result<(), StoreError> {
     let mut read = || -> rusqlite::Result<()> {
         let mut statement = reading.connection.prepare(DEFINITIONS)?;
@@ -270,11 +334,61 @@ fn definitions(
         while let Some(row) = rows.next()? {
             let (tenant, digest, bytes): (String, [u8; 32], Vec<u8>) =
                 (row.get(0)?, row.get(1)?, row.get(2)?);
-            known.take_definition(&tenant, Digest(digest), &bytes, report);
+            take(&tenant, Digest(digest), &bytes);
         }
         Ok(())
     };
     read().map_err(unreadable("definitions"))
+}
+
+/// Keys, subscriptions, sessions and sealed documents, and what the audit says of them.
+fn rows(connection: &Connection) -> Result<RowEvidence, StoreError> {
+    let mut evidence = RowEvidence::default();
+    let mut after = (0i64, 0i64);
+    loop {
+        let page = page_of_audit(connection, after)?;
+        let Some((tenant, _, last)) = page.last() else { break };
+        after = (*tenant, i64::try_from(last.no).unwrap_or(i64::MAX));
+        page.iter().for_each(|(_, tenant, entry)| evidence.take_entry(tenant, entry));
+    }
+    let mut read = || -> rusqlite::Result<()> {
+        let texts = |statement: &str| -> rusqlite::Result<Vec<Vec<String>>> {
+            let mut statement = connection.prepare(statement)?;
+            let count = statement.column_count();
+            let texts = |row: &Row<'_>| (0..count).map(|column| row.get(column)).collect();
+            statement.query_map([], texts)?.collect()
+        };
+        for row in texts(KEYS)? {
+            let [tenant, prefix] = row.as_slice() else { continue };
+            match credentials::find(connection, prefix) {
+                Ok(Some(key)) => evidence.take_row(tenant, RowEntry::key(&key)),
+                Ok(None) | Err(_) => evidence.take_unreadable(tenant, RowKind::Key, prefix),
+            }
+        }
+        for row in texts(SUBSCRIPTIONS)? {
+            let [tenant, id] = row.as_slice() else { continue };
+            let found =
+                Tenant::new(tenant.as_str()).ok().map(|named| deliveries::find(connection, &named, id));
+            match found {
+                Some(Ok(Some(one))) => evidence.take_row(tenant, RowEntry::subscription(&one)),
+                Some(Ok(None) | Err(_)) | None => {
+                    evidence.take_unreadable(tenant, RowKind::Subscription, id);
+                }
+            }
+        }
+        for row in texts(SESSIONS)? {
+            let [tenant, agent, owner, session, metadata, closed] = row.as_slice() else { continue };
+            let names = [agent, owner, session].map(String::as_str);
+            evidence.take_row(tenant, RowEntry::session_of(names, metadata, closed != "0"));
+        }
+        for row in texts(SEALED)? {
+            let [tenant, name, value] = row.as_slice() else { continue };
+            evidence.take_row(tenant, RowEntry::sealed(name, Some(value)));
+        }
+        Ok(())
+    };
+    read().map_err(unreadable("keys, subscriptions, sessions and sealed documents"))?;
+    Ok(evidence)
 }
 
 fn orphans(reading: &ReadSession<'_>, report: &mut Report) -> Result<(), StoreError> {
@@ -318,6 +432,10 @@ fn stored_hold(run: RunId, row: &Row<'_>) -> Result<StoredHold, CorruptRow> {
 }
 
 impl Evidence for ReadSession<'_> {
+    fn is_locked(&self, run: RunId) -> Result<bool, StoreError> {
+        self.is_locked(run)
+    }
+
     fn links(&self, run: RunId) -> Result<Vec<Link>, StoreError> {
         self.links(run, Seq(0), usize::MAX)
     }

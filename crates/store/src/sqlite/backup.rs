@@ -15,9 +15,9 @@ use rusqlite::backup::{Backup, StepResult};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use standfast_core::time::Timestamp;
 
-use super::schema::{self, OpenError};
+use super::schema::{self, OpenError, SqliteFile};
 use super::{audit, files};
-use crate::audit::Report;
+use crate::audit::{Report, SignedCoverage};
 
 /// How often the copy is begun again when somebody locks the source, and how long to wait between.
 const TRIES: u32 = 100;
@@ -34,24 +34,33 @@ pub struct FileCopy {
     pub last_event_at: Option<Timestamp>,
     /// Deliveries of webhooks that were not made yet.
     pub undelivered: u64,
+    /// Whether its payloads are sealed: their keys are in a file that is not part of the copy.
+    pub is_sealed: bool,
 }
 
-/// Copies a database. Refuses a target that is there, a source that is no database of ours, or newer than this program.
-pub fn copy(from: &Path, to: &Path, progress: impl FnMut(u64)) -> Result<FileCopy, OpenError> {
+/// Copies a database. Refuses a target that is there, a source that is not a database of ours, or newer than this program.
+pub fn copy<'a>(
+    file: impl Into<SqliteFile<'a>>,
+    to: &Path,
+    progress: impl FnMut(u64),
+) -> Result<FileCopy, OpenError> {
+    let SqliteFile { path: from, sealing } = file.into();
     schema::check_readable(from)?;
     refuse_existing(to)?;
     let unfinished = UnfinishedFile::beside(to)?;
     let target = |error: &dyn ToString| OpenError::unusable(to, error.to_string());
     pages(from, &unfinished.0).map_err(|why| OpenError::unusable(from, why))?;
     File::open(&unfinished.0).and_then(|file| file.sync_all()).map_err(|error| target(&error))?;
-    let report = audit::verify(&unfinished.0, progress)?;
+    let copied = SqliteFile { path: &unfinished.0, sealing };
+    let is_sealed = schema::is_sealed(&copied)?;
+    let report = audit::verify_against(copied, &SignedCoverage::default(), progress)?;
     let (last_event_at, undelivered) = facts(&unfinished.0).map_err(|error| target(&error))?;
     let bytes = std::fs::metadata(&unfinished.0).map_err(|error| target(&error))?.len();
     // Whoever made a file of this name meanwhile keeps it.
     renameat_with(CWD, &unfinished.0, CWD, to, RenameFlags::NOREPLACE).map_err(|error| target(&error))?;
     let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| target(&error))?;
-    Ok(FileCopy { bytes, report, last_event_at, undelivered })
+    Ok(FileCopy { bytes, report, last_event_at, undelivered, is_sealed })
 }
 
 /// A file that has no name of its own yet; removed unless it got one.

@@ -9,8 +9,8 @@ use standfast_core::run::Facts;
 
 use super::job::Failure;
 use super::read::sessions::OwnSession;
-use super::remembered::{SessionPosition, WriterMemory};
 use super::sql;
+use super::writer_memory::{SessionPosition, WriterMemory};
 use crate::query::SessionKey;
 
 /// The conversation that a new run belongs to.

@@ -13,16 +13,18 @@ use standfast_core::time::Timestamp;
 
 use super::names;
 use super::read::unreadable;
-use super::remembered::WriterMemory;
 use super::schema::{self, OpenError};
-use super::sql;
+use super::writer_memory::WriterMemory;
+use super::{sql, work};
 use crate::error::StoreError;
 use crate::query::Credential;
+use crate::row_audit::RowEntry;
 
 /// How credentials change.
 pub(super) enum CredentialChange {
     Put(Credential),
     Revoke { tenant: Tenant, prefix: String, at: Timestamp },
+    Expire { tenant: Tenant, prefix: String, at: Timestamp },
 }
 
 /// Makes a change inside a transaction; false when there was nothing to change.
@@ -49,8 +51,29 @@ pub(super) fn change(
             }
             None => 0,
         },
+        CredentialChange::Expire { tenant, prefix, at } => match names::find(connection, tenant.as_str())? {
+            Some(tenant) => {
+                connection.prepare_cached(sql::CREDENTIAL_EXPIRE)?.execute(params![tenant, prefix, at.0])?
+            }
+            None => 0,
+        },
     };
+    // Keys are few, and made and revoked by hand.
+    if changed > 0
+        && let Some(key) = find(connection, change.prefix())?
+    {
+        work::put_row(connection, memory, &key.tenant, &RowEntry::key(&key))?;
+    }
     Ok(changed > 0)
+}
+
+impl CredentialChange {
+    fn prefix(&self) -> &str {
+        match self {
+            CredentialChange::Put(new) => &new.prefix,
+            CredentialChange::Revoke { prefix, .. } | CredentialChange::Expire { prefix, .. } => prefix,
+        }
+    }
 }
 
 pub(super) fn find(connection: &Connection, prefix: &str) -> rusqlite::Result<Option<Credential>> {
@@ -101,6 +124,11 @@ impl CredentialFile {
     /// Marks a credential as revoked; the first instant stays. False when there is none with this prefix.
     pub fn revoke(&mut self, tenant: Tenant, prefix: String, at: Timestamp) -> Result<bool, StoreError> {
         self.change(&CredentialChange::Revoke { tenant, prefix, at })
+    }
+
+    /// Lets a credential expire at an instant, unless it does so before. False when there is none with this prefix.
+    pub fn expire(&mut self, tenant: Tenant, prefix: String, at: Timestamp) -> Result<bool, StoreError> {
+        self.change(&CredentialChange::Expire { tenant, prefix, at })
     }
 
     /// The credentials of a tenant, by prefix.

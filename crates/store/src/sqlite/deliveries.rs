@@ -11,10 +11,11 @@ use standfast_core::time::Timestamp;
 use super::append::{self, write_notice};
 use super::job::Failure;
 use super::names::{self, Texts};
-use super::remembered::WriterMemory;
-use super::sql;
+use super::writer_memory::WriterMemory;
+use super::{sql, work};
 use crate::batch::{Batch, Notice};
 use crate::query::{Page, SettleNotice};
+use crate::row_audit::RowEntry;
 use crate::subscription::{DeadLetter, DeadQuery, Scope, Subscription, SubscriptionCount, SubscriptionQuery};
 
 /// How subscriptions and dead letters change.
@@ -57,10 +58,25 @@ pub(super) fn change(
             connection.prepare_cached(sql::DEAD_TAKE)?.execute(params![no, tenant])?
         }
     };
+    if changed > 0 {
+        let entry = match change {
+            SubscriptionChange::Put(Subscription { tenant, id, .. })
+            | SubscriptionChange::Change { after: Subscription { tenant, id, .. }, .. } => {
+                find(connection, tenant, id)?.map(|now| (tenant, RowEntry::subscription(&now)))
+            }
+            SubscriptionChange::Delete { tenant, id } => {
+                Some((tenant, RowEntry::no_subscription(id.clone())))
+            }
+            SubscriptionChange::Resend { .. } => None,
+        };
+        if let Some((tenant, row)) = entry {
+            work::put_row(connection, memory, tenant, &row)?;
+        }
+    }
     Ok(changed > 0)
 }
 
-/// Puts a notice for each subscription that wants to hear of this batch.
+/// Puts a notice for each subscription that matches this batch.
 pub(super) fn put_notices(
     connection: &Connection,
     memory: &mut WriterMemory,

@@ -7,11 +7,13 @@ use standfast_core::id::{RunId, Seq};
 
 use super::job::Failure;
 use super::names::Texts;
+use super::payload_keys::FoundKey;
 use super::rows::{self, RunColumns, SEQ_MAX, link_key};
 use super::sql;
 use crate::error::StoreError;
 
-/// Deletes payloads, salts, large values and failed deliveries; the event that says so stays readable.
+/// Deletes payloads, salts, large values and failed deliveries; the event that says so stays readable. The key of the run is
+/// destroyed before anything is deleted: a crash in between leaves what nobody can read, and is carried on with.
 pub(super) fn erase(connection: &Connection, texts: &Texts, run: RunId) -> Result<(), Failure> {
     let columns = connection
         .prepare_cached(sql::RUN_BY_ID)?
@@ -29,13 +31,18 @@ pub(super) fn erase(connection: &Connection, texts: &Texts, run: RunId) -> Resul
         let mut statement = connection.prepare_cached(sql::LINKS)?;
         let mut found = statement.query(bounds)?;
         while let Some(row) = found.next()? {
-            let link = rows::link(run, row, connection, texts).map_err(|corrupt| corrupt.of(run))?;
+            // What is sealed need not be opened: its commitment is there.
+            let link = rows::link(run, row, connection, texts, &FoundKey::Never);
+            let link = link.map_err(|corrupt| corrupt.of(run))?;
             // The event that says so stays readable, and so does what followed it.
             if link.says_erased() {
                 break;
             }
             commitments.push((row.get::<_, i64>(0)?, link.contents.commitment()));
         }
+    }
+    if let Some(keys) = texts.keys() {
+        keys.destroy(run)?;
     }
     // What is deleted is overwritten, not only unlinked: contents must be gone from the file too.
     connection.pragma_update(None, "secure_delete", true)?;

@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::schema::OpenError;
+use crate::observer::{self, Observer};
 
 /// For the server's own eyes.
 const PRIVATE: u32 = 0o600;
@@ -131,7 +132,7 @@ pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
 
 /// Takes away what everybody on the machine may do with the files, as older versions left them. What a group may do was
 /// somebody's wish and stays.
-pub(super) fn tighten(path: &Path) {
+pub(super) fn tighten(path: &Path, observer: Option<&dyn Observer>) {
     let Ok(real) = path.canonicalize() else { return };
     for name in ["", "-wal", "-shm", ".lock"].map(|end| beside(&real, end)) {
         let Ok(metadata) = std::fs::metadata(&name) else { continue };
@@ -139,17 +140,18 @@ pub(super) fn tighten(path: &Path) {
         if mode & OTHERS == 0 {
             continue;
         }
-        match std::fs::set_permissions(&name, Permissions::from_mode(PRIVATE)) {
-            Ok(()) => eprintln!(
-                "standfast: {} could be read by everybody on this machine (mode {mode:o}); changed to {PRIVATE:o}",
+        let text = match std::fs::set_permissions(&name, Permissions::from_mode(PRIVATE)) {
+            Ok(()) => format!(
+                "{} could be read by everybody on this machine (mode {mode:o}); changed to {PRIVATE:o}",
                 name.display()
             ),
-            Err(error) => eprintln!(
-                "standfast: everybody on this machine can read {} (mode {mode:o}), and that cannot be changed \
-                 ({error}); run chmod {PRIVATE:o} on it as its owner",
+            Err(error) => format!(
+                "everybody on this machine can read {} (mode {mode:o}), and that cannot be changed ({error}); run chmod \
+                 {PRIVATE:o} on it as its owner",
                 name.display()
             ),
-        }
+        };
+        observer::report(observer, "store", &text);
     }
 }
 

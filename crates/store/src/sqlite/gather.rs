@@ -65,12 +65,12 @@ impl Bell {
 }
 
 /// The jobs of one transaction as they come in.
-pub(super) struct Gathering<'a> {
+pub(super) struct GroupGatherer<'a> {
     queue: &'a Receiver<Job>,
     arrivals_left: usize,
 }
 
-impl<'a> Gathering<'a> {
+impl<'a> GroupGatherer<'a> {
     /// Begins with everything that is there. If nobody awaits any of it yet, listens for more.
     pub(super) fn begin(first: Job, queue: &'a Receiver<Job>, bell: &Bell) -> Vec<Job> {
         let mut group = vec![first];
@@ -95,8 +95,8 @@ impl<'a> Gathering<'a> {
     }
 
     /// What may still join a transaction that has begun.
-    pub(super) fn of(queue: &'a Receiver<Job>, company: usize) -> Gathering<'a> {
-        Gathering { queue, arrivals_left: if company >= CROWD { ARRIVALS } else { 0 } }
+    pub(super) fn of(queue: &'a Receiver<Job>, company: usize) -> GroupGatherer<'a> {
+        GroupGatherer { queue, arrivals_left: if company >= CROWD { ARRIVALS } else { 0 } }
     }
 
     /// The next job that shares the transaction.

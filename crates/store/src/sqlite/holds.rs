@@ -10,11 +10,11 @@ use standfast_core::project::{HoldChange, HoldRow};
 use super::append::run_number;
 use super::job::Failure;
 use super::names;
-use super::remembered::{HoldPosition, WriterMemory};
 use super::sql;
 use super::tally::Tally;
+use super::writer_memory::{HoldPosition, WriterMemory};
 use crate::batch::{AudienceMember, Batch, SideWrite};
-use crate::columns::{self, Record};
+use crate::columns::{self, Record, deadline};
 
 /// Who may see a hold that this batch opens: written with it.
 fn audience_of(batch: &Batch, hold: HoldId) -> impl Iterator<Item = &AudienceMember> {
@@ -66,6 +66,7 @@ pub(super) fn write_hold(
                 kind,
                 (!audience.is_empty()).then(|| list(&audience)),
                 inbox,
+                deadline(row),
             ])?;
             let no = connection.last_insert_rowid();
             add_audience(connection, no, &audience)?;
@@ -82,10 +83,11 @@ pub(super) fn write_hold(
         }
         // What changes of an open hold stands in the fold of its run, but for what it is found by.
         HoldChange::Update(row) => {
-            if row.kind == HoldKind::External
-                && let Some(found) = find_hold(connection, run, row.id)?
-            {
-                set_external(connection, row, found.no)?;
+            if let Some(found) = find_hold(connection, run, row.id)? {
+                connection.prepare_cached(sql::HOLD_DEADLINE)?.execute(params![found.no, deadline(row)])?;
+                if row.kind == HoldKind::External {
+                    set_external(connection, row, found.no)?;
+                }
             }
         }
         HoldChange::Close(row) => {

@@ -16,8 +16,8 @@ use super::credentials::{self, CredentialChange};
 use super::deliveries::{self, SubscriptionChange};
 use super::gather::Interest;
 use super::names::Texts;
-use super::remembered::WriterMemory;
 use super::tally::Tally;
+use super::writer_memory::WriterMemory;
 use super::{erase, work};
 use crate::error::StoreError;
 use crate::query::{Claim, ClaimedRun, KeyNote, SealedChange, SessionChange, SessionKey, SettleNotice};
@@ -61,7 +61,7 @@ pub(super) struct HandedOver {
 pub(super) enum Failure {
     /// A refusal: nothing was written for it, the others in the transaction go on.
     Refused(StoreError),
-    /// The database said no: the whole transaction is undone.
+    /// The database refused it: the whole transaction is undone.
     Database(rusqlite::Error),
 }
 
@@ -171,9 +171,9 @@ impl Job {
             Job::Subscription(change, _) => {
                 deliveries::change(connection, memory, change).map(JobResult::Found).map_err(Failure::from)
             }
-            Job::Audit(tenant, at, entry, _) => {
-                work::put_audit(connection, memory, tenant, *at, entry).map(|()| JobResult::Nothing)
-            }
+            Job::Audit(tenant, at, entry, _) => work::put_audit(connection, memory, tenant, *at, entry)
+                .map(|()| JobResult::Nothing)
+                .map_err(Failure::from),
             Job::Quarantine(run, why, _) => {
                 memory.runs.forget(*run);
                 work::quarantine(connection, *run, why).map(JobResult::Changed)

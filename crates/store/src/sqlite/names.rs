@@ -1,14 +1,18 @@
-//! Short texts that repeat (tenants, agents, users, actors, digests of definitions) as numbers.
+//! Short texts that repeat (tenants, agents, users, actors, digests of definitions) as numbers; and with them the keys of sealed
+//! payloads, as whoever reads rows needs both.
 //!
 //! A name is never changed or removed, so what was read once stays true; only a transaction that is rolled back takes its
-//! new names with it. The other direction is what the writer remembers, see `remembered.rs`.
+//! new names with it. The other direction is what the writer remembers, see `writer_memory.rs`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rusqlite::{Connection, OptionalExtension, params};
+use standfast_core::id::RunId;
 
+use super::payload_keys::{FoundKey, PayloadKeys};
 use super::sql;
+use crate::error::StoreError;
 
 /// The number of a text, if it has one.
 pub(super) fn find(connection: &Connection, text: &str) -> rusqlite::Result<Option<i64>> {
@@ -23,9 +27,26 @@ const MAX: usize = 50_000;
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     known: RwLock<HashMap<i64, Arc<str>>>,
+    /// The keys of runs; none when nothing is sealed, or nobody gave them.
+    keys: Option<Arc<PayloadKeys>>,
 }
 
 impl Texts {
+    /// Without texts, with these keys.
+    pub(super) fn with(keys: Option<Arc<PayloadKeys>>) -> Texts {
+        Texts { known: RwLock::default(), keys }
+    }
+
+    /// The keys of runs, if they were given.
+    pub(super) fn keys(&self) -> Option<&Arc<PayloadKeys>> {
+        self.keys.as_ref()
+    }
+
+    /// The key of a run, to open what is sealed with it.
+    pub(super) fn key(&self, run: RunId) -> Result<FoundKey, StoreError> {
+        self.keys.as_ref().map_or(Ok(FoundKey::Never), |keys| keys.find(run))
+    }
+
     /// The text of a number.
     pub(super) fn text(&self, connection: &Connection, number: i64) -> rusqlite::Result<Arc<str>> {
         if let Some(text) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&number) {

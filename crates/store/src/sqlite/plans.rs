@@ -20,7 +20,7 @@ fn scans(connection: &Connection, statement: &str) -> Vec<String> {
     let unbound = vec![rusqlite::types::Null; explained.parameter_count()];
     let steps = explained.query_map(params_from_iter(unbound), |row| row.get::<_, String>(3));
     let steps: Vec<String> = steps.unwrap().collect::<Result<_, _>>().unwrap();
-    // A list that the caller gives is no table.
+    // A list that the caller gives is not a table.
     let is_given = |step: &str| step == "SCAN CONSTANT ROW" || step.starts_with("SCAN json_each ");
     let is_scan = |step: &String| step.starts_with("SCAN") && !is_given(step);
     steps.into_iter().filter(is_scan).map(|step| format!("{step}: {statement}")).collect()
@@ -52,7 +52,7 @@ fn no_statement_stands_elsewhere() {
         include_str!("read.rs"),
         include_str!("read/lists.rs"),
         include_str!("read/sessions.rs"),
-        include_str!("remembered.rs"),
+        include_str!("writer_memory.rs"),
         include_str!("rows.rs"),
         include_str!("tally.rs"),
         include_str!("deliveries.rs"),

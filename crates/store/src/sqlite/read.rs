@@ -15,7 +15,7 @@ use standfast_core::project::{self, HoldRow};
 use standfast_core::run::{FOLD_VERSION, Facts};
 use standfast_core::time::Timestamp;
 
-use super::append::run_number;
+use super::append::{VALUE_COLUMN, run_number};
 use super::credentials;
 use super::deliveries;
 use super::efforts;
@@ -23,11 +23,14 @@ use super::files::OpenFiles;
 use super::holds::find_hold_of_run;
 use super::job::Failure;
 use super::names::{self, Texts};
+use super::payload_keys::{FoundKey, PayloadKeys};
 use super::rows::{self, RunColumns, SEQ_MAX};
-use super::schema::{OpenError, open_for_reading};
+use super::schema::{self, OpenError, SqliteFile, open_for_reading};
+use super::sealing::Place;
 use super::sql;
 use crate::columns::{self, CorruptRow, Record};
 use crate::error::StoreError;
+use crate::key_query::KeyQuery;
 use crate::observer::{Effort, Observer};
 use crate::query::{AuditEntry, Credential, DueNotice, KeyRecord, Page, StoredRun};
 use crate::subscription::{
@@ -53,19 +56,25 @@ pub(super) struct Readers {
 const IDLE_MAX: usize = 4;
 
 impl Readers {
-    pub(super) fn new(path: &Path) -> Result<Readers, OpenError> {
+    /// Connections to a file that another process may have open. What is sealed is opened if somebody gave the keys.
+    pub(super) fn new(file: &SqliteFile<'_>) -> Result<Readers, OpenError> {
         Ok(Readers {
-            path: path.to_owned(),
+            path: file.path.to_owned(),
             files: None,
             idle: Mutex::default(),
-            texts: Texts::default(),
+            texts: Texts::with(schema::keys_to_read(file)?),
             counts: None,
         })
     }
 
     /// Connections to the very file that a store has open.
-    pub(super) fn of_open(path: &Path, files: OpenFiles, counts: Option<Arc<dyn Observer>>) -> Readers {
-        let (idle, texts) = (Mutex::default(), Texts::default());
+    pub(super) fn of_open(
+        path: &Path,
+        files: OpenFiles,
+        keys: Option<Arc<PayloadKeys>>,
+        counts: Option<Arc<dyn Observer>>,
+    ) -> Readers {
+        let (idle, texts) = (Mutex::default(), Texts::with(keys));
         Readers { path: path.to_owned(), files: Some(files), idle, texts, counts }
     }
 
@@ -211,6 +220,7 @@ impl ReadSession<'_> {
     }
 
     pub(super) fn links(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Link>, StoreError> {
+        let key = self.texts.key(run)?;
         let read = || -> Result<Vec<Link>, CorruptRow> {
             // The link that holds the next event may begin before it.
             let next = after.plus(1).0.min(SEQ_MAX);
@@ -219,7 +229,7 @@ impl ReadSession<'_> {
             let mut found = statement.query(params![run.bytes(), next, limit])?;
             let mut links = Vec::new();
             while let Some(row) = found.next()? {
-                links.push(rows::link(run, row, self.connection, self.texts)?);
+                links.push(rows::link(run, row, self.connection, self.texts, &key)?);
             }
             links.retain(|link| link.next() > after.plus(1));
             Ok(links)
@@ -234,8 +244,35 @@ impl ReadSession<'_> {
 
     pub(super) fn blob(&self, run: RunId, digest: Digest) -> Result<Option<String>, StoreError> {
         let Some(no) = run_number(self.connection, run).map_err(unreadable)? else { return Ok(None) };
-        let mut statement = self.connection.prepare_cached(sql::BLOB).map_err(unreadable)?;
-        statement.query_row(params![no, digest.0], |row| row.get(0)).optional().map_err(unreadable)
+        // Without keys the file may be of an older version, which sealed nothing.
+        if self.texts.keys().is_none() {
+            let mut statement = self.connection.prepare_cached(sql::BLOB).map_err(unreadable)?;
+            return statement
+                .query_row(params![no, digest.0], |row| row.get(0))
+                .optional()
+                .map_err(unreadable);
+        }
+        let mut statement = self.connection.prepare_cached(sql::BLOB_SEALED).map_err(unreadable)?;
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let found: Option<(String, Option<Vec<u8>>)> =
+            statement.query_row(params![no, digest.0], read).optional().map_err(unreadable)?;
+        let Some((value, sealed)) = found else { return Ok(None) };
+        let Some(sealed) = sealed else { return Ok(Some(value)) };
+        let FoundKey::Here(key) = self.texts.key(run)? else { return Ok(None) };
+        let place = Place { run, column: VALUE_COLUMN, row: &[&digest.0] };
+        let opened = key.open(place, &sealed).map_err(|why| CorruptRow(why).of(run))?;
+        let text = String::from_utf8(opened.to_vec());
+        text.map(Some).map_err(|_| CorruptRow("a large value is no text".into()).of(run))
+    }
+
+    /// Whether the contents of a run are sealed, and nobody gave the keys.
+    pub(super) fn is_locked(&self, run: RunId) -> Result<bool, StoreError> {
+        if self.texts.keys().is_some() {
+            return Ok(false);
+        }
+        let mut statement = self.connection.prepare_cached(sql::RUN_IS_SEALED).map_err(unreadable)?;
+        let is_sealed = statement.query_row(params![run.bytes()], |row| row.get(0)).optional();
+        Ok(is_sealed.map_err(unreadable)?.unwrap_or(false))
     }
 
     pub(super) fn definition(&self, tenant: &Tenant, digest: Digest) -> Result<Option<Vec<u8>>, StoreError> {
@@ -269,6 +306,25 @@ impl ReadSession<'_> {
             let Some((request, run, seq, expires_at)) = found else { return Ok(None) };
             let run = super::work::run_id(self.connection, run)?;
             Ok(Some(KeyRecord { request, run, seq, expires_at }))
+        };
+        read().map_err(unreadable)
+    }
+
+    pub(super) fn keys_under(&self, query: &KeyQuery) -> Result<Vec<(String, KeyRecord)>, StoreError> {
+        let Some(tenant) = self.name(query.tenant.as_str())? else { return Ok(Vec::new()) };
+        let read = || -> rusqlite::Result<Vec<(String, KeyRecord)>> {
+            let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+            let mut statement = self.connection.prepare_cached(sql::KEYS_UNDER)?;
+            let rows = statement.query_map(params![tenant, query.prefix, query.end(), limit], |row| {
+                let record = KeyRecord {
+                    request: Digest(row.get(1)?),
+                    run: RunId::from_bytes(row.get(2)?),
+                    seq: Seq(row.get(3)?),
+                    expires_at: Timestamp(row.get(4)?),
+                };
+                Ok((row.get(0)?, record))
+            })?;
+            rows.collect()
         };
         read().map_err(unreadable)
     }

@@ -3,6 +3,7 @@
 //! Reading is strict: a row that is not exactly what this store writes is *corrupt*, which quarantines its run and
 //! nothing else.
 
+use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine as _};
 use rusqlite::{Connection, Row, params};
 use standfast_core::actor::Actor;
 use standfast_core::apply;
@@ -17,6 +18,8 @@ use standfast_core::time::Timestamp;
 
 use super::dense;
 use super::names::Texts;
+use super::payload_keys::FoundKey;
+use super::sealing::{Place, Random, RunKey};
 use super::sql;
 use crate::columns::{CorruptRow, driver, inbox_place, json, parse};
 use crate::error::StoreError;
@@ -44,6 +47,11 @@ pub(super) enum StoredFold {
 const FOLD: u8 = 1;
 /// The same, of a run that is to be erased: `sql::RUNS_ENDED` looks at it.
 const ERASED_FOLD: u8 = 2;
+/// What a sealed fold begins with; `sql::RUN_IS_SEALED` and `sql::NEWEST_SEALED` look at it. That of an erased run never is one.
+const SEALED_FOLD: u8 = 3;
+
+/// What stands around the text of a sealed payload: JSON, so that what reads payloads as such finds no event in it.
+const SEALED_PAYLOAD: [&str; 2] = [r#"[{"sealed":""#, r#""}]"#];
 
 impl StoredFold {
     pub(super) fn of(state: &State) -> StoredFold {
@@ -52,6 +60,19 @@ impl StoredFold {
             Some(packed) => StoredFold::Packed(packed),
             None => StoredFold::Plain(text),
         }
+    }
+
+    /// The same, sealed for its place.
+    pub(super) fn sealed(self, key: &RunKey, row: &RunRow, random: Random) -> StoredFold {
+        let plain = match self {
+            StoredFold::Packed(packed) => packed,
+            StoredFold::Plain(text) => text.into_bytes(),
+        };
+        let seq = row.run.state.seq.0.to_be_bytes();
+        let place = Place { run: row.run.facts.id, column: FOLD_COLUMN, row: &[&seq, &row.head.0] };
+        let mut sealed = vec![SEALED_FOLD];
+        sealed.extend(key.seal(place, &plain, random));
+        StoredFold::Packed(sealed)
     }
 
     /// The columns `state` and `packed`.
@@ -81,6 +102,82 @@ impl StoredFold {
             StoredFold::Plain(text) => parse(text),
         }
     }
+
+    fn is_sealed(&self) -> bool {
+        matches!(self, StoredFold::Packed(packed) if packed.first() == Some(&SEALED_FOLD))
+    }
+
+    /// What was sealed, of a run at this event with this hash of its last link.
+    fn opened(
+        &self,
+        key: &FoundKey,
+        facts: &Facts,
+        seq: u64,
+        head: Digest,
+    ) -> Result<StoredFold, CorruptRow> {
+        let StoredFold::Packed(packed) = self else {
+            return Err(CorruptRow("its state is not sealed".into()));
+        };
+        let key = match key {
+            FoundKey::Here(key) if key.tenant() == facts.tenant.as_str() => key,
+            FoundKey::Here(_) => return Err(CorruptRow("it was sealed for another tenant".into())),
+            FoundKey::Destroyed => {
+                return Err(CorruptRow(
+                    "its contents were erased: the key that they are sealed with was destroyed".into(),
+                ));
+            }
+            FoundKey::Never => {
+                return Err(CorruptRow("it is sealed, and there is no key for it here".into()));
+            }
+        };
+        let row: &[&[u8]] = &[&seq.to_be_bytes(), &head.0];
+        let place = Place { run: facts.id, column: FOLD_COLUMN, row };
+        let plain = key.open(place, packed.get(1..).unwrap_or_default()).map_err(CorruptRow)?;
+        if matches!(plain.first(), Some(&(FOLD | ERASED_FOLD))) {
+            return Ok(StoredFold::Packed(plain.to_vec()));
+        }
+        let text = std::str::from_utf8(&plain).map_err(|_| CorruptRow("its state is no text".into()))?;
+        Ok(StoredFold::Plain(text.to_owned()))
+    }
+}
+
+const FOLD_COLUMN: &str = "runs.packed";
+const PAYLOAD_COLUMN: &str = "links.payload";
+
+/// The payload of a link with its salt, sealed for its place, as it stands in the column.
+pub(super) fn sealed_payload(
+    key: &RunKey,
+    link: &Link,
+    salt: &[u8; 16],
+    payload: &[u8],
+    random: Random,
+) -> String {
+    let first = link.header.first.0.to_be_bytes();
+    let place = Place { run: link.header.run, column: PAYLOAD_COLUMN, row: &[&first, &link.hash.0] };
+    let sealed = key.seal(place, &[salt.as_slice(), payload].concat(), random);
+    let [before, behind] = SEALED_PAYLOAD;
+    [before, &BASE64_STANDARD_NO_PAD.encode(sealed), behind].concat()
+}
+
+/// A sealed link: opened, or as one whose contents are gone when there is no key for it.
+fn opened_link(
+    key: &FoundKey,
+    header: &Header,
+    (hash, commitment): (Digest, Digest),
+    payload: &str,
+) -> Result<Contents, CorruptRow> {
+    let FoundKey::Here(key) = key else { return Ok(Contents::Erased { commitment }) };
+    let [before, behind] = SEALED_PAYLOAD;
+    let text = payload.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
+    let sealed = text.and_then(|text| BASE64_STANDARD_NO_PAD.decode(text).ok());
+    let sealed = sealed.ok_or_else(|| CorruptRow("a link is neither whole nor erased nor sealed".into()))?;
+    let row: &[&[u8]] = &[&header.first.0.to_be_bytes(), &hash.0];
+    let place = Place { run: header.run, column: PAYLOAD_COLUMN, row };
+    let plain = key.open(place, &sealed).map_err(CorruptRow)?;
+    let Some((salt, payload)) = plain.split_first_chunk::<16>() else {
+        return Err(CorruptRow("a sealed link has no salt".into()));
+    };
+    Ok(Contents::Whole { salt: *salt, payload: payload.to_vec() })
 }
 
 impl From<rusqlite::Error> for CorruptRow {
@@ -161,16 +258,18 @@ impl RunColumns {
             return Err(StoreError::Newer { run: self.id, found: self.fold });
         }
         let id = self.id;
+        let is_sealed = self.rest.as_ref().is_ok_and(|rest| rest.fold.is_sealed());
+        let key = if is_sealed { texts.key(id)? } else { FoundKey::Never };
         let read = || {
             let rest = self.rest?;
             if let Some(why) = rest.quarantined {
                 return Err(CorruptRow(why));
             }
             let rebuilt =
-                if self.fold < FOLD_VERSION { rebuild(connection, texts, id, self.no)? } else { None };
+                if self.fold < FOLD_VERSION { rebuild(connection, texts, id, self.no, &key)? } else { None };
             match rebuilt {
                 Some(row) => Ok(StoredRun { row, lease: rest.lease }),
-                None => decode(connection, texts, id, self.no, self.tenant, rest),
+                None => decode(connection, texts, id, self.no, self.tenant, (rest, &key)),
             }
         };
         read().map_err(|corrupt: CorruptRow| corrupt.of(id))
@@ -183,12 +282,13 @@ fn rebuild(
     texts: &Texts,
     run: RunId,
     no: i64,
+    key: &FoundKey,
 ) -> Result<Option<RunRow>, CorruptRow> {
     let mut statement = connection.prepare_cached(sql::LINKS)?;
     let mut found = statement.query(params![link_key(no, Seq(0)), link_key(no, Seq(SEQ_MAX)), i64::MAX])?;
     let (mut events, mut head) = (Vec::new(), None);
     while let Some(row) = found.next()? {
-        let link = link(run, row, connection, texts)?;
+        let link = link(run, row, connection, texts, key)?;
         if matches!(link.contents, Contents::Erased { .. }) {
             return Ok(None);
         }
@@ -206,11 +306,15 @@ fn decode(
     id: RunId,
     no: i64,
     tenant: i64,
-    rest: OtherColumns,
+    (rest, key): (OtherColumns, &FoundKey),
 ) -> Result<StoredRun, CorruptRow> {
     let text = |number: i64| texts.text(connection, number).map_err(CorruptRow::from);
     let facts = facts(connection, texts, id, tenant, &rest)?;
-    let mut state = rest.fold.state()?;
+    let mut state = if rest.fold.is_sealed() {
+        rest.fold.opened(key, &facts, rest.seq, rest.head)?.state()?
+    } else {
+        rest.fold.state()?
+    };
     state.seq = Seq(rest.seq);
     state.at = Timestamp(rest.at);
     state.definition = text(rest.definition)?
@@ -248,10 +352,10 @@ fn facts(
     };
     Ok(Facts {
         id,
-        tenant: Tenant::new(text(tenant)?)?,
-        agent: AgentName::new(text(rest.agent)?)?,
+        tenant: Tenant::try_from(text(tenant)?)?,
+        agent: AgentName::try_from(text(rest.agent)?)?,
         session,
-        owner: UserId::new(text(rest.owner)?)?,
+        owner: UserId::try_from(text(rest.owner)?)?,
         driver: driver(rest.driver)?,
         parent: rest.parent.as_deref().map(parse::<Parent>).transpose()?,
         started_at: Timestamp(rest.started_at),
@@ -299,23 +403,19 @@ fn last_hash(connection: &Connection, run: i64) -> Result<Option<Digest>, Corrup
     Ok(hash.map(Digest))
 }
 
-/// A link from its row.
+/// A link from its row. What is sealed counts as erased where there is no key for it.
 pub(super) fn link(
     run: RunId,
     row: &Row<'_>,
     connection: &Connection,
     texts: &Texts,
+    opening: &FoundKey,
 ) -> Result<Link, CorruptRow> {
     let key: i64 = row.get(0)?;
     let actor = texts.text(connection, row.get(3)?)?;
     let salt: Option<[u8; 16]> = row.get(5)?;
     let payload: Option<String> = row.get(6)?;
     let commitment: Option<[u8; 32]> = row.get(7)?;
-    let contents = match (salt, payload, commitment) {
-        (Some(salt), Some(payload), None) => Contents::Whole { salt, payload: payload.into_bytes() },
-        (None, None, Some(commitment)) => Contents::Erased { commitment: Digest(commitment) },
-        _ => return Err(CorruptRow("a link is neither whole nor erased".into())),
-    };
     let header = Header {
         run,
         first: Seq(u64::try_from(key).unwrap_or_default() & SEQ_MAX),
@@ -323,5 +423,14 @@ pub(super) fn link(
         at: Timestamp(row.get(2)?),
         actor: actor.parse::<Actor>().map_err(|_| CorruptRow("a link has no readable actor".into()))?,
     };
-    Ok(Link { header, contents, hash: Digest(row.get(4)?) })
+    let hash = Digest(row.get(4)?);
+    let contents = match (salt, payload, commitment) {
+        (Some(salt), Some(payload), None) => Contents::Whole { salt, payload: payload.into_bytes() },
+        (None, None, Some(commitment)) => Contents::Erased { commitment: Digest(commitment) },
+        (None, Some(payload), Some(commitment)) => {
+            opened_link(opening, &header, (hash, Digest(commitment)), &payload)?
+        }
+        _ => return Err(CorruptRow("a link is neither whole nor erased".into())),
+    };
+    Ok(Link { header, contents, hash })
 }

@@ -4,18 +4,22 @@
 //! with known corruption bugs.
 //!
 //! Migrations are numbered and only ever go up. A change has the same number in every backend. The missing numbers (4,
-//! 7, 8, 10 to 12, 14) were set aside for changes that in the end needed no table; none was ever applied, so gaps do no
+//! 7, 8, 10 to 12, 14, 19, 20; in Postgres also 17 and 27) were set aside for changes that in the end needed no table; none was ever applied, so gaps do no
 //! harm, and a number is not used again.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use standfast_core::id::RunId;
 
 use super::files::{self, OpenFiles};
-use super::{SqliteOptions, audit};
+use super::payload_keys::{FoundKey, PayloadKeys, RingId, Sealing};
+use super::{SqliteOptions, audit, deadlines, sql};
+use crate::row_audit::RowAudit;
 
 mod embedded {
     refinery::embed_migrations!("src/sqlite/migrations");
@@ -23,6 +27,12 @@ mod embedded {
 
 /// 3.51.3 fixed a corruption in WAL resets.
 const OLDEST_LIBRARY: i32 = 3_051_003;
+
+/// The schema since which the audit speaks of rows beside the runs.
+const ROW_AUDIT: i64 = 22;
+
+/// The schema since which it speaks of sealed documents too.
+const SEALED_AUDIT: i64 = 26;
 
 /// How long a statement waits for another process's lock on the file.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -33,6 +43,21 @@ pub(super) struct OpenFile {
     pub(super) connection: Connection,
     pub(super) files: OpenFiles,
     pub(super) lock: File,
+}
+
+/// A file to read from, and how its payloads are sealed.
+#[derive(Debug, Clone)]
+pub struct SqliteFile<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// The keys of its payloads; without them those that are sealed stay closed.
+    pub sealing: Option<Sealing>,
+}
+
+impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for SqliteFile<'a> {
+    fn from(path: &'a P) -> SqliteFile<'a> {
+        SqliteFile { path: path.as_ref(), sealing: None }
+    }
 }
 
 /// Why a file could not be opened.
@@ -89,15 +114,96 @@ pub(super) fn open(options: &SqliteOptions) -> Result<OpenFile, OpenError> {
     refuse_directory(path)?;
     files::prepare(path)?;
     let lock = files::lock(path)?;
-    files::tighten(path);
+    files::tighten(path, options.observer.as_deref());
     let mut connection = Connection::open(path).map_err(|error| OpenError::unusable(path, error))?;
     configure(&connection, options).map_err(|error| OpenError::unusable(path, error))?;
     write_ahead(&connection).map_err(|why| OpenError::unusable(path, why))?;
     refuse_newer(&connection, path)?;
     migrate(&mut connection).map_err(|why| OpenError::unusable(path, why))?;
     audit::seal_entries(&mut connection).map_err(|why| OpenError::unusable(path, why))?;
+    audit::adopt_rows(&mut connection).map_err(|why| OpenError::unusable(path, why))?;
+    deadlines::fill_in(&mut connection).map_err(|why| OpenError::unusable(path, why))?;
     let files = OpenFiles::at(path).map_err(|error| OpenError::unusable(path, error))?;
     Ok(OpenFile { connection, files, lock })
+}
+
+/// The newest runs that are looked at: a file of keys from before them is refused.
+const LOOKED_AT: i64 = 500;
+
+/// The keys of the payloads of a database, if they are sealed, or are to be from now on.
+pub(super) fn payload_keys(
+    connection: &Connection,
+    options: &SqliteOptions,
+) -> Result<Option<Arc<PayloadKeys>>, String> {
+    let said = |error: rusqlite::Error| error.to_string();
+    let named = named_keys(connection).map_err(said)?;
+    let Some(sealing) = &options.sealing else {
+        return match named {
+            Some((_, wrapped_by)) => Err(without_keys(&wrapped_by)),
+            None => Ok(None),
+        };
+    };
+    let keys = PayloadKeys::open(sealing, named.map(|(ring, _)| ring))?;
+    let mut statement = connection.prepare(sql::NEWEST_SEALED).map_err(said)?;
+    let mut newest = statement.query(params![i64::MAX, LOOKED_AT]).map_err(said)?;
+    while let Some(row) = newest.next().map_err(said)? {
+        let (run, is_sealed) = (row.get(0).map(RunId::from_bytes).map_err(said)?, row.get(1).map_err(said)?);
+        if is_sealed && matches!(keys.find(run).map_err(|error| error.to_string())?, FoundKey::Never) {
+            return Err(format!(
+                "{} is older than the database: it has no key for run {run}; put back the one that was with this database",
+                keys.path().display()
+            ));
+        }
+    }
+    connection.execute(sql::PAYLOAD_KEYS_SET, params![keys.ring(), keys.first()]).map_err(said)?;
+    Ok(Some(Arc::new(keys)))
+}
+
+/// Which file has the keys of a database, and what wraps them.
+fn named_keys(connection: &Connection) -> rusqlite::Result<Option<(RingId, String)>> {
+    let has_table = "SELECT count(*) FROM sqlite_master WHERE name = 'payload_keys'";
+    let is_there: i64 = connection.query_row(has_table, [], |row| row.get(0))?;
+    if is_there == 0 {
+        return Ok(None);
+    }
+    connection.query_row(sql::PAYLOAD_KEYS, [], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+}
+
+fn without_keys(wrapped_by: &str) -> String {
+    format!(
+        "its payloads are sealed, and there is no server.encryption; configure it with the key {wrapped_by}, and pass \
+         the configuration with --config"
+    )
+}
+
+/// The keys to read a file with: those that were given. A file without sealed payloads needs none.
+pub(super) fn keys_to_read(file: &SqliteFile<'_>) -> Result<Option<Arc<PayloadKeys>>, OpenError> {
+    let Some(sealing) = &file.sealing else { return Ok(None) };
+    let unusable = |why: String| OpenError::unusable(file.path, why);
+    let connection = open_for_reading(file.path).map_err(|error| unusable(error.to_string()))?;
+    match named_keys(&connection).map_err(|error| unusable(error.to_string()))? {
+        Some((ring, _)) => {
+            PayloadKeys::open_to_read(sealing, ring).map(|keys| Some(Arc::new(keys))).map_err(unusable)
+        }
+        None => Ok(None),
+    }
+}
+
+/// Whether the payloads of a file are sealed.
+pub(super) fn is_sealed(file: &SqliteFile<'_>) -> Result<bool, OpenError> {
+    let unusable = |error: rusqlite::Error| OpenError::unusable(file.path, error);
+    let connection = open_for_reading(file.path).map_err(unusable)?;
+    named_keys(&connection).map(|named| named.is_some()).map_err(unusable)
+}
+
+/// Refuses a file whose payloads are sealed when nobody gave the keys.
+pub(super) fn refuse_locked(file: &SqliteFile<'_>) -> Result<(), OpenError> {
+    let unusable = |why: String| OpenError::unusable(file.path, why);
+    let connection = open_for_reading(file.path).map_err(|error| unusable(error.to_string()))?;
+    match named_keys(&connection).map_err(|error| unusable(error.to_string()))? {
+        Some((_, wrapped_by)) if file.sealing.is_none() => Err(unusable(without_keys(&wrapped_by))),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// SQLite says "disk I/O error" of a directory.
@@ -120,7 +226,7 @@ pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Refuses a file that is not there, is no database of ours, or is newer than this program.
+/// Refuses a file that is not there, is not a database of ours, or is newer than this program.
 pub(super) fn check_readable(path: &Path) -> Result<(), OpenError> {
     refuse_directory(path)?;
     let connection = open_for_reading(path).map_err(|error| OpenError::unusable(path, error))?;
@@ -128,6 +234,20 @@ pub(super) fn check_readable(path: &Path) -> Result<(), OpenError> {
         Some(_) => refuse_newer(&connection, path),
         None => Err(OpenError::unusable(path, "it is not a Standfast database")),
     }
+}
+
+/// Which rows beside the runs the audit of a file speaks of: keys, subscriptions and sessions since schema 22, sealed
+/// documents since 26.
+pub(super) fn row_audit(path: &Path) -> Result<RowAudit, OpenError> {
+    let connection = open_for_reading(path).map_err(|error| OpenError::unusable(path, error))?;
+    let found = newest_migration(&connection, path)?.unwrap_or_default();
+    Ok(if found >= SEALED_AUDIT {
+        RowAudit::All
+    } else if found >= ROW_AUDIT {
+        RowAudit::AllButSealed
+    } else {
+        RowAudit::None
+    })
 }
 
 /// A connection for one short change beside a server that may be running. It has no lock on the file, so it never

@@ -3,7 +3,6 @@
 //! The server goes on writing meanwhile; what it writes is not seen here. Nothing can be written through it. Used by
 //! `standfast export`.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
@@ -15,7 +14,7 @@ use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::run::Facts;
 
 use super::read::{ReadSession, Readers};
-use super::schema::{self, OpenError};
+use super::schema::{self, OpenError, SqliteFile};
 use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
@@ -40,10 +39,14 @@ pub struct SqliteSnapshot {
 }
 
 impl SqliteSnapshot {
-    /// Sees the file as it is now. Refuses one that is not there, is no database of ours, or is newer than this program.
-    pub fn open(path: &Path) -> Result<SqliteSnapshot, OpenError> {
+    /// Sees the file as it is now. Refuses one that is not there, is not a database of ours, or is newer than this program.
+    /// The same for one with sealed payloads and no keys.
+    pub fn open<'a>(file: impl Into<SqliteFile<'a>>) -> Result<SqliteSnapshot, OpenError> {
+        let file = file.into();
+        let path = file.path;
         schema::check_readable(path)?;
-        let readers = Readers::new(path)?;
+        schema::refuse_locked(&file)?;
+        let readers = Readers::new(&file)?;
         let connection = readers.snapshot().map_err(|error| OpenError::unusable(path, error))?;
         Ok(SqliteSnapshot {
             readers: Arc::new(readers),

@@ -49,6 +49,8 @@ pub(super) const SESSION_METADATA: &str =
     "UPDATE sessions SET metadata = ?3, updated_at = ?4 WHERE no = ?1 AND coalesce(metadata, '{}') = ?2";
 /// No more runs in a conversation.
 pub(super) const SESSION_CLOSE: &str = "UPDATE sessions SET closed = 1 WHERE no = ?1";
+/// What the audit says of a conversation.
+pub(super) const SESSION_NOW: &str = "SELECT coalesce(metadata, '{}'), closed FROM sessions WHERE no = ?1";
 /// Tenants, by number.
 pub(super) const TENANTS: &str = "SELECT n.text FROM tenants t JOIN names n ON n.no = t.tenant WHERE t.tenant > ?1 \
      ORDER BY t.tenant";
@@ -185,6 +187,8 @@ pub(super) const SESSION_NAME: &str = "SELECT session FROM sessions WHERE no = ?
 /// One append's events.
 pub(super) const LINK_ADD: &str =
     "INSERT INTO links (key, count, at, actor, hash, salt, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+/// The same, sealed: without its salt, which is sealed with it, and with the commitment that follows from neither.
+pub(super) const LINK_ADD_SEALED: &str = "INSERT INTO links (key, count, at, actor, hash, payload, commitment) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 /// The links of a run, from the one that holds an event on.
 pub(super) const LINKS_FROM: &str = "SELECT l.key, l.count, l.at, l.actor, l.hash, l.salt, l.payload, l.commitment \
      FROM (SELECT no << 20 AS base FROM runs WHERE id = ?1) r JOIN links l ON l.key BETWEEN coalesce((SELECT k.key \
@@ -203,6 +207,22 @@ pub(super) const LINK_ERASE: &str =
 /// A large value.
 pub(super) const BLOB_ADD: &str =
     "INSERT INTO blobs (run, digest, value) VALUES (?1, ?2, ?3) ON CONFLICT (run, digest) DO NOTHING";
+/// The same, sealed.
+pub(super) const BLOB_ADD_SEALED: &str = "INSERT INTO blobs (run, digest, value, sealed) VALUES (?1, ?2, '', ?3) \
+     ON CONFLICT (run, digest) DO NOTHING";
+/// A large value by its name, where some are sealed.
+pub(super) const BLOB_SEALED: &str = "SELECT value, sealed FROM blobs WHERE run = ?1 AND digest = ?2";
+/// Whether the fold of a run is sealed.
+pub(super) const RUN_IS_SEALED: &str =
+    "SELECT coalesce(substr(packed, 1, 1) = x'03', 0) FROM runs WHERE id = ?1";
+/// The newest runs, and whether their folds are sealed.
+pub(super) const NEWEST_SEALED: &str =
+    "SELECT id, coalesce(substr(packed, 1, 1) = x'03', 0) FROM runs WHERE no < ?1 ORDER BY no DESC LIMIT ?2";
+/// Which file has the keys of payloads.
+pub(super) const PAYLOAD_KEYS: &str = "SELECT ring, wrapped_by FROM payload_keys WHERE only = 1";
+/// It has them from now on.
+pub(super) const PAYLOAD_KEYS_SET: &str = "INSERT INTO payload_keys (only, ring, wrapped_by) VALUES (1, ?1, ?2) \
+     ON CONFLICT (only) DO UPDATE SET wrapped_by = excluded.wrapped_by WHERE wrapped_by <> excluded.wrapped_by";
 /// A large value by its name.
 pub(super) const BLOB: &str = "SELECT value FROM blobs WHERE run = ?1 AND digest = ?2";
 /// Deletes the large values of a run.
@@ -213,13 +233,19 @@ pub(super) const LETTERS_ERASE: &str = "DELETE FROM dead_letters WHERE run = ?1"
 pub(super) const RUN_ERASED: &str = "UPDATE runs SET erased = 1 WHERE no = ?1";
 /// Runs as they began, and which of them have ended and are old, have their contents, and have nothing left to tell. What a run says of itself is in its
 /// state, where no text can look like it: quotes inside texts are escaped.
-pub(super) const RUNS_ENDED: &str = "SELECT no, id, tenant = ?3 AND phase >= 8 AND erased = 0 AND quarantined IS NULL \
-     AND (at < ?4 OR state LIKE '%\"erased\":true%' OR substr(packed, 1, 1) = x'02') AND NOT EXISTS (SELECT 1 FROM notices n WHERE n.run = runs.no \
-     AND n.due_at IS NOT NULL), started_at < ?4 FROM runs WHERE no > ?1 ORDER BY no LIMIT ?2";
+pub(super) const RUNS_ENDED: &str = "SELECT no, id, CASE WHEN tenant <> ?3 OR phase < 8 OR erased <> 0 OR quarantined IS NOT NULL \
+     OR EXISTS (SELECT 1 FROM notices n WHERE n.run = runs.no AND n.due_at IS NOT NULL) THEN 0 \
+     WHEN state LIKE '%\"erased\":true%' OR substr(packed, 1, 1) = x'02' THEN 1 WHEN at < ?4 THEN 2 ELSE 0 END, \
+     started_at < ?4, agent, at FROM runs WHERE no > ?1 ORDER BY no LIMIT ?2";
 
 /// A new hold.
 pub(super) const HOLD_ADD: &str = "INSERT INTO holds (run, call, secret, tenant, agent, tool, kind, audience, \
-     inbox) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+     inbox, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+/// An open hold has another deadline.
+pub(super) const HOLD_DEADLINE: &str =
+    "UPDATE holds SET expires_at = ?2 WHERE no = ?1 AND expires_at IS NOT ?2";
+/// Open holds whose deadlines nobody has looked at.
+pub(super) const HOLDS_WITHOUT_LOOK: &str = "SELECT no, run, call, secret, kind FROM holds WHERE no > 0 AND closed = 0 AND expires_at IS NULL ORDER BY no LIMIT ?1";
 /// The holds of one call: number, secret, audience, record.
 pub(super) const HOLDS_OF_CALL: &str =
     "SELECT no, secret, audience, record FROM holds WHERE run = ?1 AND call = ?2 ORDER BY no";
@@ -262,6 +288,11 @@ pub(super) const HOLDS_BY_TOOL: &str = "SELECT no, run, call, secret, kind FROM 
 /// Open holds of an inbox.
 pub(super) const HOLDS_BY_INBOX: &str = "SELECT no, run, call, secret, kind FROM holds \
      WHERE tenant = ?1 AND inbox = ?4 AND inbox IS NOT NULL AND closed = 0 AND no > ?2 ORDER BY no LIMIT ?3";
+/// Open holds with a deadline, the earliest first; after the one with number ?2.
+pub(super) const HOLDS_DATED: &str = "SELECT no, run, call, secret, kind FROM holds \
+     WHERE tenant = ?1 AND closed = 0 AND expires_at > 0 \
+     AND (expires_at, no) > (ifnull((SELECT c.expires_at FROM holds c WHERE c.no = ?2), 0), ?2) \
+     ORDER BY expires_at, no LIMIT ?3";
 /// Open holds of a conversation: few runs, few holds each.
 pub(super) const HOLDS_BY_SESSION: &str = "SELECT h.no, h.run, h.call, h.secret, h.kind FROM runs r \
      JOIN holds h ON h.run = r.no \
@@ -279,6 +310,9 @@ pub(super) const HOLDS_DECIDED: &str = "SELECT CASE WHEN json_valid(h.record) TH
 /// One open hold by its number.
 pub(super) const HOLD_BY_NUMBER: &str =
     "SELECT no, run, call, secret, kind FROM holds WHERE no = ?1 AND closed = 0";
+/// The same, if it has no deadline.
+pub(super) const HOLD_UNDATED_BY_NUMBER: &str = "SELECT no, run, call, secret, kind FROM holds \
+     WHERE no = ?1 AND closed = 0 AND ifnull(expires_at, 0) = 0";
 
 /// Somebody may see a hold.
 pub(super) const AUDIENCE_ADD: &str =
@@ -393,6 +427,9 @@ pub(super) const KEY_NOTE: &str = "INSERT INTO keys (tenant, key, request, run, 
 pub(super) const KEY_REMOVE: &str = "DELETE FROM keys WHERE tenant = ?1 AND key = ?2";
 /// What an idempotency key was used for.
 pub(super) const KEY: &str = "SELECT request, run, seq, expires_at FROM keys WHERE tenant = ?1 AND key = ?2";
+/// Keys in a range, the last first, with what they were used for.
+pub(super) const KEYS_UNDER: &str = "SELECT k.key, k.request, r.id, k.seq, k.expires_at FROM keys k \
+     JOIN runs r ON r.no = k.run WHERE k.tenant = ?1 AND k.key >= ?2 AND k.key < ?3 ORDER BY k.key DESC LIMIT ?4";
 /// Forgets those whose time has passed.
 pub(super) const KEYS_FORGET: &str = "DELETE FROM keys WHERE (tenant, key) IN \
      (SELECT tenant, key FROM keys WHERE expires_at <= ?1 LIMIT ?2)";
@@ -420,6 +457,9 @@ pub(super) const CREDENTIALS: &str = "SELECT tenant, prefix, hash, facts, expire
 /// No longer valid; the first instant stays.
 pub(super) const CREDENTIAL_REVOKE: &str = "UPDATE credentials SET revoked_at = coalesce(revoked_at, ?3) \
      WHERE tenant = ?1 AND prefix = ?2";
+/// Valid until then at most.
+pub(super) const CREDENTIAL_EXPIRE: &str = "UPDATE credentials SET expires_at = min(coalesce(expires_at, ?3), ?3) \
+     WHERE tenant = ?1 AND prefix = ?2";
 /// A sealed secret.
 pub(super) const SEALED: &str = "SELECT value FROM sealed WHERE tenant = ?1 AND name = ?2";
 /// A new one, unless its name is taken.
@@ -430,6 +470,8 @@ pub(super) const SEALED_CHANGE: &str =
     "UPDATE sealed SET value = ?4 WHERE tenant = ?1 AND name = ?2 AND value = ?3";
 /// None in its place, if it still is what the caller read.
 pub(super) const SEALED_REMOVE: &str = "DELETE FROM sealed WHERE tenant = ?1 AND name = ?2 AND value = ?3";
+/// The time of the machine that has the file.
+pub(super) const TIME: &str = "SELECT CAST(unixepoch('now', 'subsec') * 1000 AS INTEGER)";
 /// One more entry of a tenant's audit.
 pub(super) const AUDIT_ADD: &str =
     "INSERT INTO audit (tenant, no, at, entry, hash) VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -464,6 +506,7 @@ pub(super) const ALL: &[&str] = &[
     SESSIONS_BY_NAME,
     SESSION_METADATA,
     SESSION_CLOSE,
+    SESSION_NOW,
     TENANTS,
     RUN_PLACE,
     RUN_ADD,
@@ -493,17 +536,26 @@ pub(super) const ALL: &[&str] = &[
     RUN_ID,
     SESSION_NAME,
     LINK_ADD,
+    LINK_ADD_SEALED,
     LINKS_FROM,
     LINKS,
     LINK_LAST,
     LINK_ERASE,
     BLOB_ADD,
+    BLOB_ADD_SEALED,
+    BLOB_SEALED,
+    RUN_IS_SEALED,
+    NEWEST_SEALED,
+    PAYLOAD_KEYS,
+    PAYLOAD_KEYS_SET,
     BLOB,
     BLOBS_ERASE,
     LETTERS_ERASE,
     RUN_ERASED,
     RUNS_ENDED,
     HOLD_ADD,
+    HOLD_DEADLINE,
+    HOLDS_WITHOUT_LOOK,
     HOLDS_OF_CALL,
     HOLDS_OF_RUN_CALL,
     HOLD_CLOSE,
@@ -519,10 +571,12 @@ pub(super) const ALL: &[&str] = &[
     HOLDS_BY_AGENT,
     HOLDS_BY_TOOL,
     HOLDS_BY_INBOX,
+    HOLDS_DATED,
     HOLDS_BY_SESSION,
     HOLDS_BY_RUN,
     HOLDS_DECIDED,
     HOLD_BY_NUMBER,
+    HOLD_UNDATED_BY_NUMBER,
     AUDIENCE_ADD,
     AUDIENCE_ADD_ALL,
     AUDIENCE_REMOVE_ALL,
@@ -559,6 +613,7 @@ pub(super) const ALL: &[&str] = &[
     KEY_NOTE,
     KEY_REMOVE,
     KEY,
+    KEYS_UNDER,
     KEYS_FORGET,
     COUNTER,
     COUNTER_ADD,
@@ -568,10 +623,12 @@ pub(super) const ALL: &[&str] = &[
     CREDENTIAL,
     CREDENTIALS,
     CREDENTIAL_REVOKE,
+    CREDENTIAL_EXPIRE,
     SEALED,
     SEALED_ADD,
     SEALED_CHANGE,
     SEALED_REMOVE,
+    TIME,
     AUDIT_ADD,
     AUDIT_LAST,
     AUDIT_SEAL,

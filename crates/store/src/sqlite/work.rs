@@ -14,16 +14,17 @@ use super::append::{id_of, run_number};
 use super::conversations::session_row;
 use super::job::Failure;
 use super::names::Texts;
-use super::remembered::{AppendIndex, HoldPosition, WriterMemory};
 use super::rows::RunColumns;
 use super::sql;
 use super::tally::Tally;
+use super::writer_memory::{AppendIndex, HoldPosition, WriterMemory};
 use crate::audit::entry_hash;
 use crate::batch::LeaseChange;
 use crate::columns::{CorruptRow, LeaseColumns};
 use crate::error::StoreError;
 use crate::fairness::take_turns;
 use crate::query::{Claim, ClaimedRun, KeyNote, Lease, SCAN_MAX, SealedChange, SessionChange, SessionKey};
+use crate::row_audit::RowEntry;
 
 /// What the writer needs to know of a run before it changes it.
 #[derive(Debug, Clone)]
@@ -108,7 +109,7 @@ impl RunPosition {
         LeaseColumns { node: self.node, until: self.until, wake_at: self.wake_at, due_at: self.due_at }
     }
 
-    /// A row; what is wrong with it, if it was put aside.
+    /// A row; what is wrong with it, if it was quarantined.
     fn read(row: &Row<'_>) -> rusqlite::Result<Result<RunPosition, CorruptRow>> {
         if let Some(why) = row.get(8)? {
             return Ok(Err(CorruptRow(why)));
@@ -361,7 +362,25 @@ pub(super) fn change_session(
         }
         SessionChange::Close => connection.prepare_cached(sql::SESSION_CLOSE)?.execute(params![no])?,
     };
+    if changed > 0 && change.is_said() {
+        let now = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get(1)?));
+        let (metadata, is_closed) =
+            connection.prepare_cached(sql::SESSION_NOW)?.query_row(params![no], now)?;
+        let row = RowEntry::session(key, &metadata, is_closed);
+        put_audit(connection, memory, &key.tenant, at, &row.text())?;
+    }
     Ok(changed > 0)
+}
+
+/// Adds the entry of a row beside the runs to the audit, at the database's time.
+pub(super) fn put_row(
+    connection: &Connection,
+    memory: &mut WriterMemory,
+    tenant: &Tenant,
+    row: &RowEntry,
+) -> rusqlite::Result<()> {
+    let now = connection.prepare_cached(sql::TIME)?.query_row([], |row| row.get(0))?;
+    put_audit(connection, memory, tenant, Timestamp(now), &row.text())
 }
 
 pub(super) fn put_audit(
@@ -370,7 +389,7 @@ pub(super) fn put_audit(
     tenant: &Tenant,
     at: Timestamp,
     entry: &str,
-) -> Result<(), Failure> {
+) -> rusqlite::Result<()> {
     let number = memory.number(connection, tenant.as_str())?;
     let last: Option<(u64, [u8; 32])> = connection
         .prepare_cached(sql::AUDIT_LAST)?
@@ -382,7 +401,7 @@ pub(super) fn put_audit(
     Ok(())
 }
 
-/// Keeps, changes or removes a sealed secret; false when it is not what the caller read.
+/// Keeps, changes or removes a sealed secret, with its entry in the audit; false when it is not what the caller read.
 pub(super) fn change_sealed(
     connection: &Connection,
     memory: &mut WriterMemory,
@@ -401,10 +420,12 @@ pub(super) fn change_sealed(
             connection.prepare_cached(sql::SEALED_REMOVE)?.execute(params![tenant, name, before])?
         }
         (None, None) => {
-            let is_there = connection.prepare_cached(sql::SEALED)?.exists(params![tenant, name])?;
-            usize::from(!is_there)
+            return Ok(!connection.prepare_cached(sql::SEALED)?.exists(params![tenant, name])?);
         }
     };
+    if changed > 0 {
+        put_row(connection, memory, &change.tenant, &RowEntry::sealed(name, change.after.as_deref()))?;
+    }
     Ok(changed > 0)
 }
 

@@ -16,16 +16,17 @@ use tokio::sync::oneshot;
 
 use super::append::{self, EncodedBatch};
 use super::files::OpenFiles;
-use super::gather::{self, Bell, GROUP_MAX, Gathering, Interest};
+use super::gather::{self, Bell, GROUP_MAX, GroupGatherer, Interest};
 use super::job::{Failure, HandedOver, Job, JobResult, Reply};
 use super::names::Texts;
-use super::remembered::WriterMemory;
+use super::payload_keys::PayloadKeys;
 use super::schema::{OpenError, OpenFile};
 use super::tally::{Tallies, Tally};
+use super::writer_memory::WriterMemory;
 use super::{SqliteOptions, efforts};
 use crate::contract::Answer;
 use crate::error::StoreError;
-use crate::observer::{Effort, Observer};
+use crate::observer::{self, Effort, Observer};
 
 /// WAL pages after which they are moved into the file.
 const CHECKPOINT_PAGES: i32 = 4000;
@@ -53,6 +54,7 @@ impl Writer {
     pub(super) fn start(
         file: OpenFile,
         options: &SqliteOptions,
+        keys: Option<Arc<PayloadKeys>>,
         tallies: Arc<Tallies>,
     ) -> Result<Writer, OpenError> {
         let (sender, receiver) = sync_channel(options.queue);
@@ -61,10 +63,14 @@ impl Writer {
         let notices = Arc::new(AtomicU64::new(0));
         let files = file.files.clone();
         let path = file.connection.path().unwrap_or_default().to_owned();
+        let texts = Texts::with(keys);
         let thread = std::thread::Builder::new().name("standfast-writer".into()).spawn({
             let (stopped, observer) = (stopped.clone(), options.observer.clone());
             let (is_full, notices, bell) = (is_full.clone(), notices.clone(), bell.clone());
-            move || WriterState::new(file, stopped, is_full, notices, tallies, observer).run(&receiver, &bell)
+            move || {
+                let state = WriterState::new(file, stopped, is_full, notices, tallies, observer);
+                WriterState { texts, ..state }.run(&receiver, &bell)
+            }
         });
         let thread =
             thread.map_err(|error| OpenError::Unusable { path: path.into(), why: error.to_string() })?;
@@ -240,7 +246,7 @@ impl WriterState {
             match self.stopped.get() {
                 Some(why) => first.answer(Err(stopped_error(why))),
                 None if matches!(first, Job::Hurry) => {}
-                None => self.commit(Gathering::begin(first, queue, bell), queue),
+                None => self.commit(GroupGatherer::begin(first, queue, bell), queue),
             }
         }
         if self.stopped.get().is_none() {
@@ -258,7 +264,7 @@ impl WriterState {
             self.transact_unsynced(group)
         } else {
             // What arrives while the first ones are written still shares their sync.
-            let mut gathering = Gathering::of(queue, self.company);
+            let mut gathering = GroupGatherer::of(queue, self.company);
             self.transact(group, || gathering.next())
         };
         for job in group {
@@ -347,6 +353,12 @@ impl WriterState {
         if let Err(failure) = self.write_rows(&group) {
             return self.undo(group, &failure);
         }
+        // A key is durable before anything is that was sealed with it.
+        if let Some(keys) = self.texts.keys()
+            && let Err(error) = keys.write_pending()
+        {
+            return self.undo(group, &error);
+        }
         self.company = gather::company(&group);
         let result = self.tallies.commit(&changed, || self.connection.execute_batch("COMMIT"));
         let refusal = match result {
@@ -388,7 +400,7 @@ impl WriterState {
         }
     }
 
-    /// Rolls back. One job alone is told why; several are tried again one by one.
+    /// Rolls back. One job alone gets the error; several are tried again one by one.
     fn undo(&mut self, group: Vec<Job>, error: &rusqlite::Error) -> Vec<Job> {
         self.roll_back();
         self.remember_full(error);
@@ -452,7 +464,7 @@ impl WriterState {
     }
 
     fn stop(&self, why: String) {
-        eprintln!("standfast: {why}");
+        observer::report(self.observer.as_deref(), "store", &format!("the database stopped writing: {why}"));
         // The first reason is the one that counts.
         let _ = self.stopped.set(why);
     }

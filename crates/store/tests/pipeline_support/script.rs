@@ -36,7 +36,7 @@ pub(crate) const NODE: Incarnation = Incarnation([7; 16]);
 /// When everything began.
 pub(crate) const BEGINNING: Timestamp = Timestamp(1_762_000_000_000);
 
-/// A run that was made up: its start, its orders, and what they came to one by one.
+/// A run that was made up: its start, its orders, and their outcomes one by one.
 pub(crate) struct Script {
     pub(crate) start: Start,
     pub(crate) orders: Vec<Order>,
@@ -100,7 +100,7 @@ pub(crate) fn order(at: usize, actor: Actor, command: Command) -> Order {
     // Call numbers tell which tool it is, so that verdicts do not depend on the state.
     let by_call = (1..500).map(|no| (CallNo(no), rule(tool_of(no)))).collect();
     let authority = match actor {
-        Actor::Person(_) => Some(Role::Approver),
+        Actor::Person(_) | Actor::Link(_) => Some(Role::Approver),
         Actor::Callback(_) => Some(Role::Callback),
         Actor::Client(_) | Actor::Outside(_) | Actor::Node(_) | Actor::Clock => None,
     };
@@ -114,7 +114,7 @@ pub(crate) fn order(at: usize, actor: Actor, command: Command) -> Order {
         counts_for: Vec::new(),
         recorded: None,
         limits: Arc::new(Limits::default()),
-        over_soft_cap: false,
+        origin: None,
     };
     Order { commands: vec![command], given, writes: Writes::default() }
 }

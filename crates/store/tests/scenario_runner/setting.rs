@@ -33,7 +33,7 @@ pub(crate) struct Setting {
     pub(crate) driver: Driver,
     pub(crate) inbox: Option<Inbox>,
     pub(crate) taken: Admission,
-    pub(crate) over_soft_cap: bool,
+    is_over_soft_cap: bool,
     rules: Vec<Rule>,
     deciders: Option<Vec<String>>,
     excluded: Vec<String>,
@@ -79,7 +79,7 @@ impl Setting {
             driver: Driver::Loop,
             inbox: None,
             taken: Admission::AtOnce,
-            over_soft_cap: false,
+            is_over_soft_cap: false,
             rules: Vec::new(),
             deciders: None,
             excluded: Vec::new(),
@@ -137,7 +137,7 @@ impl Setting {
                 Word("soft"),
                 Word("cap"),
             ] => {
-                self.over_soft_cap = true;
+                self.is_over_soft_cap = true;
             }
             [Word(name), Word("may"), Word("decide")] => {
                 self.deciders.get_or_insert_default().push((*name).to_owned());
@@ -222,15 +222,20 @@ impl Setting {
             };
             by_call.extend(self.rules.iter().filter(speaks).map(|rule| (call.no, rule.verdict.clone())));
         }
-        Verdicts { policy: Some(digest::of_bytes(b"policy")), by_call, ..Verdicts::default() }
+        let policy = Some(digest::of_bytes(b"policy"));
+        Verdicts { policy, by_call, mutes: self.is_over_soft_cap, ..Verdicts::default() }
     }
 
     /// In what role an actor may decide now.
     pub(crate) fn authority(&self, actor: &Actor) -> Option<Role> {
         match actor {
-            Actor::Person(user) if self.excluded.iter().any(|name| name == user.as_str()) => None,
-            Actor::Person(user) if user.as_str() == OWNER => Some(Role::Owner),
-            Actor::Person(user) => match &self.deciders {
+            Actor::Person(user) | Actor::Link(user)
+                if self.excluded.iter().any(|name| name == user.as_str()) =>
+            {
+                None
+            }
+            Actor::Person(user) | Actor::Link(user) if user.as_str() == OWNER => Some(Role::Owner),
+            Actor::Person(user) | Actor::Link(user) => match &self.deciders {
                 Some(named) if !named.iter().any(|name| name == user.as_str()) => None,
                 Some(_) | None => Some(Role::Approver),
             },

@@ -147,7 +147,7 @@ fn context(given: &OrderContext) -> standfast_core::command::Context<'_> {
         counts_for: &given.counts_for,
         recorded: given.recorded.as_ref(),
         limits: &given.limits,
-        over_soft_cap: given.over_soft_cap,
+        origin: None,
     }
 }
 

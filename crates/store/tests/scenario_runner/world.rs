@@ -275,7 +275,7 @@ impl World {
             verdicts: Default::default(),
             recorded: None,
             limits: Arc::new(self.setting.limits.clone()),
-            over_soft_cap: self.setting.over_soft_cap,
+            origin: None,
         })
     }
 }

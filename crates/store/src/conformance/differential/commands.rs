@@ -143,6 +143,7 @@ fn about_call(random: &mut Random, call: &Call, events: &[Envelope], now: Timest
             attempt,
             node: *random.pick(&[NODE, OTHER_NODE]),
             why: OrphanCause::ServerLost,
+            reconciled: None,
         },
         (CallState::Started { .. }, _) => finish(random, call),
         (CallState::Ready | CallState::Held | CallState::Done(_), _) => Command::Tick,
@@ -184,7 +185,7 @@ fn by_the_worker(random: &mut Random, run: &Run, now: Timestamp) -> Command {
         2 => Command::Finish { worker, result: super::large() },
         3 => Command::Heartbeat { worker },
         4 => suspend(CallNo::RUN.0, 0, SuspendFor::Input),
-        5..=7 => Command::Propose(Propose { worker, call: asked(LOOKUP, "{}"), context: None }),
-        _ => Command::Propose(Propose { worker, call: asked(SHELL, "{}"), context: None }),
+        5..=7 => Command::Propose(Propose { worker, call: asked(LOOKUP, "{}"), context: None, schema: None }),
+        _ => Command::Propose(Propose { worker, call: asked(SHELL, "{}"), context: None, schema: None }),
     }
 }

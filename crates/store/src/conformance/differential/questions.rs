@@ -189,6 +189,8 @@ impl Twins {
         let at = self.world.scribe.now;
         if random.one_in(3) {
             let _ = self.same(|store| store.revoke_credential(of.clone(), prefix.clone(), at));
+        } else if random.one_in(4) {
+            let _ = self.same(|store| store.expire_credential(of.clone(), prefix.clone(), at));
         } else {
             let hash = Digest([u8::try_from(random.below(9)).unwrap(); 32]);
             let (facts, expires_at) =

@@ -129,7 +129,7 @@ impl Program {
         let (sender, lines) = channel();
         let out = child.stdout.take().unwrap();
         std::thread::spawn(move || {
-            // A line that was cut by a kill is no acknowledgement anybody heard: it ends without a line feed.
+            // A line that was cut by a kill is not an acknowledgement: it ends without a line feed.
             let mut reader = BufReader::new(out);
             let mut line = String::new();
             while reader.read_line(&mut line).is_ok_and(|read| read > 0) && line.ends_with('\n') {

@@ -242,6 +242,11 @@ fn is_told(folder: &Path, name: &str, files: &Files, history: &[Batch]) -> Resul
     if let Some((run, why)) = broken.iter().find(|(run, _)| !is_own(run)) {
         return Err(format!("run {run} is broken by it: {why}"));
     }
+    // Clients are told it: the file by its place in the folder.
+    let place = folder.to_string_lossy();
+    if let Some((run, why)) = broken.iter().find(|(_, why)| why.contains(&*place)) {
+        return Err(format!("run {run} says where the folder lies: {why}"));
+    }
     let report = verify(folder, |_| {}).map_err(|error| error.to_string())?;
     if report.findings.is_empty() && broken.is_empty() {
         return Err("nobody says that it is damaged".into());

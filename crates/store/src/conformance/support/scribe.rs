@@ -242,7 +242,7 @@ impl Scribe {
             counts_for: &[],
             recorded: None,
             limits,
-            over_soft_cap: false,
+            origin: None,
         }
     }
 

@@ -12,28 +12,33 @@ use standfast_core::time::Timestamp;
 
 use super::{ChangeMark, HoldEntry, RunEntry, SessionEntry, State};
 use crate::batch::LeaseChange;
+use crate::columns::deadline;
 use crate::fairness::take_turns;
 use crate::query::{
-    Audience, Claim, ClaimedRun, Counts, DecidedQuery, EndedQuery, HoldFilter, HoldQuery, InboxCounts,
-    OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX, ScannedRun, SessionQuery, SessionRow, StoredRun,
-    UnreadableRun,
+    Audience, Claim, ClaimedRun, Counts, DecidedQuery, EndedQuery, EndedRun, HoldFilter, HoldQuery,
+    InboxCounts, OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX, ScannedRun, SessionQuery, SessionRow,
+    StoredRun, UnreadableRun,
 };
 
 impl State {
     pub(crate) fn ended_runs(&self, query: &EndedQuery) -> Page<RunId> {
-        let after = query.cursor.map_or(0, u64::cast_signed);
+        let (after, last_before) = (query.cursor.map_or(0, u64::cast_signed), query.last_before());
         let looked_at = self.runs.range(after.saturating_add(1)..).take(EndedQuery::LOOKS_AT);
         let look = |(no, entry): (&i64, &RunEntry)| {
             let run = &entry.row.run;
             let is_over = run.outcome().is_some() && !entry.is_erased && entry.quarantined.is_none();
+            let is_left = run.facts.tenant != query.tenant || !is_over || self.is_to_be_told(run.facts.id);
+            let ended = match (is_left, run.state.erased) {
+                (true, _) => EndedRun::No,
+                (false, true) => EndedRun::ToErase,
+                (false, false) => EndedRun::Old,
+            };
+            let before = query.agents.get(&run.facts.agent).copied();
             ScannedRun {
                 no: *no,
                 run: run.facts.id,
-                is_wanted: run.facts.tenant == query.tenant
-                    && is_over
-                    && !self.is_to_be_told(run.facts.id)
-                    && (run.state.at < query.before || run.state.erased),
-                is_old: run.facts.started_at < query.before,
+                is_wanted: query.wants(ended, before, run.state.at),
+                is_old: run.facts.started_at < last_before,
             }
         };
         query.page(&looked_at.map(look).collect::<Vec<ScannedRun>>())
@@ -178,6 +183,16 @@ impl State {
                     Audience::AnyOf(who) => entry.audience.iter().any(|one| who.contains(one)),
                 }
         };
+        if query.filter == HoldFilter::Dated {
+            let at = |no: i64, entry: &HoldEntry| (deadline(&entry.row), no);
+            let after = self.holds.get(&after).map_or((0, after), |entry| at(after, entry));
+            let mut dated: Vec<_> =
+                self.holds.iter().filter(|(_, entry)| entry.row.expires_at.is_some()).collect();
+            dated.retain(|(no, entry)| entry.row.closed.is_none() && at(**no, entry) > after);
+            dated.sort_unstable_by_key(|(no, entry)| at(**no, entry));
+            let rows = dated.into_iter().map(|(no, entry)| (*no, is_wanted(entry), entry));
+            return page(rows, query.limit, |entry| entry.row.clone());
+        }
         let rows = self.holds.range(after + 1..).map(|(no, entry)| (*no, is_wanted(entry), entry));
         page(rows, query.limit, |entry| entry.row.clone())
     }
@@ -249,5 +264,7 @@ fn matches_hold(filter: &HoldFilter, row: &HoldRow) -> bool {
         HoldFilter::Session(agent, session) => row.agent == *agent && row.session == *session,
         HoldFilter::Run(wanted) => run == *wanted,
         HoldFilter::Inbox(inbox) => row.inbox.as_ref() == Some(inbox),
+        HoldFilter::Dated => row.expires_at.is_some(),
+        HoldFilter::Undated => row.expires_at.is_none(),
     }
 }

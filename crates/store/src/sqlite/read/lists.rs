@@ -2,7 +2,7 @@
 //!
 //! An open hold's row is made from the fold of its run; what cannot be read is left out and reported by id.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Params, params};
@@ -20,8 +20,8 @@ use crate::columns::{self, Record, kind_number};
 use crate::error::StoreError;
 use crate::fairness::take_turns;
 use crate::query::{
-    Audience, Claimant, DecidedQuery, DueNotice, EndedQuery, HoldFilter, HoldQuery, InboxCounts, Page,
-    RunFilter, RunQuery, SCAN_MAX, ScannedRun, StoredRun, UnreadableRun,
+    Audience, Claimant, DecidedQuery, DueNotice, EndedQuery, EndedRun, HoldFilter, HoldQuery, InboxCounts,
+    Page, RunFilter, RunQuery, SCAN_MAX, ScannedRun, StoredRun, UnreadableRun,
 };
 use crate::subscription::NoticeQuery;
 
@@ -139,7 +139,7 @@ impl ReadSession<'_> {
         while let Some(row) = rows.next().map_err(unreadable)? {
             let no: i64 = row.get(0).map_err(unreadable)?;
             looked_at += 1;
-            // Most rows are told apart by their columns alone: reading a fold costs far more than looking at it.
+            // Most rows differ in their columns alone: reading a fold costs far more than looking at it.
             if may_be_wanted(query, tenant, row).map_err(unreadable)? {
                 let columns = RunColumns::read(row).map_err(unreadable)?;
                 let facts = columns.facts(self.connection, self.texts);
@@ -175,13 +175,16 @@ impl ReadSession<'_> {
         };
         let who = who.as_deref();
         match (&query.filter, who) {
-            (HoldFilter::All, Some(who)) => {
+            (HoldFilter::All | HoldFilter::Undated, Some(who)) => {
                 let lists: Vec<Numbers> = who.iter().map(|who| Numbers::SeenBy(*who)).collect();
                 self.page_merged(query, &lists, after)
             }
-            (HoldFilter::All, None) => {
+            (HoldFilter::All | HoldFilter::Undated, None) => {
                 let lists = self.agents_with_holds(tenant)?;
                 self.page_merged(query, &lists, after)
+            }
+            (HoldFilter::Dated, _) => {
+                self.page_of_holds(query, who, sql::HOLDS_DATED, params![tenant, after, SCAN_MAX])
             }
             (HoldFilter::Agent(agent), _) => {
                 let Some(agent) = self.name(agent.as_str())? else { return Ok(empty) };
@@ -259,6 +262,10 @@ impl ReadSession<'_> {
         mut after: i64,
     ) -> Result<Page<HoldRow>, StoreError> {
         let chunk = query.limit.clamp(1, SCAN_MAX);
+        let by_number = match query.filter {
+            HoldFilter::Undated => sql::HOLD_UNDATED_BY_NUMBER,
+            _ => sql::HOLD_BY_NUMBER,
+        };
         let mut page = HoldPage::new(query);
         loop {
             // Beyond the end of the shortest full chunk a list may have more that is not here yet.
@@ -274,11 +281,11 @@ impl ReadSession<'_> {
             numbers.sort_unstable();
             numbers.dedup();
             for no in numbers {
-                let mut statement =
-                    self.connection.prepare_cached(sql::HOLD_BY_NUMBER).map_err(unreadable)?;
+                let mut statement = self.connection.prepare_cached(by_number).map_err(unreadable)?;
                 let hold = statement.query_row(params![no], OpenHold::read).optional().map_err(unreadable)?;
-                if let Some(hold) = hold {
-                    page.look_at(self, &hold, true)?;
+                match hold {
+                    Some(hold) => page.look_at(self, &hold, true)?,
+                    None => page.pass_over(no),
                 }
                 if page.is_full() {
                     return Ok(page.done());
@@ -329,13 +336,20 @@ impl ReadSession<'_> {
     pub(in crate::sqlite) fn ended_runs(&self, query: &EndedQuery) -> Result<Page<RunId>, StoreError> {
         let Some(tenant) = self.name(query.tenant.as_str())? else { return Ok(Page::of(Vec::new(), None)) };
         let after = query.cursor.map_or(0, u64::cast_signed);
+        let mut agents = BTreeMap::new();
+        for (agent, before) in &query.agents {
+            agents.extend(self.name(agent.as_str())?.map(|number| (number, *before)));
+        }
         let look = |row: &rusqlite::Row<'_>| -> rusqlite::Result<ScannedRun> {
             let run = RunId::from_bytes(row.get(1)?);
-            Ok(ScannedRun { no: row.get(0)?, run, is_wanted: row.get(2)?, is_old: row.get(3)? })
+            let (ended, agent, at): (i64, i64, i64) = (row.get(2)?, row.get(4)?, row.get(5)?);
+            let before = agents.get(&agent).copied();
+            let is_wanted = query.wants(EndedRun::from_number(ended), before, Timestamp(at));
+            Ok(ScannedRun { no: row.get(0)?, run, is_wanted, is_old: row.get(3)? })
         };
         let read = || -> rusqlite::Result<Vec<ScannedRun>> {
             let mut statement = self.connection.prepare_cached(sql::RUNS_ENDED)?;
-            let asked = params![after, EndedQuery::LOOKS_AT, tenant, query.before.0];
+            let asked = params![after, EndedQuery::LOOKS_AT, tenant, query.last_before().0];
             statement.query_map(asked, look)?.collect()
         };
         Ok(query.page(&read().map_err(unreadable)?))
@@ -415,6 +429,12 @@ impl HoldPage<'_> {
             self.items.extend(reading.hold_row(hold)?);
         }
         Ok(())
+    }
+
+    /// One that is not of this list was looked at too.
+    fn pass_over(&mut self, no: i64) {
+        self.looked_at += 1;
+        self.last = no;
     }
 
     fn is_full(&self) -> bool {

@@ -222,7 +222,7 @@ impl SessionFilter<'_> {
         let is_named = |name: &SessionId| id.as_ref().is_ok_and(|id| id == name);
         let is_wanted =
             is_own && self.wants(of, agent, owner) && self.query.session.as_ref().is_none_or(is_named);
-        // An id that cannot be read is no name.
+        // An id that cannot be read is not a name.
         let (true, Ok(id)) = (is_wanted, &id) else { return Ok(ListedSession { no, row: None }) };
         let key = self.session_key(reading, (agent, owner), id.as_str())?;
         let started_at = Timestamp(row.get(5)?);

@@ -82,7 +82,7 @@ pub(super) fn check(world: &World, toks: &[Tok<'_>]) -> Result<bool, String> {
     Ok(true)
 }
 
-/// What a model is told when it is asked now: messages of users and results of calls.
+/// What a model is sent when it is asked now: messages of users and results of calls.
 fn saw(world: &World, text: &str) -> Result<(), String> {
     let told: Vec<String> = transcript(&world.view()?.events).into_iter().flat_map(said).collect();
     if told.iter().any(|said| said.contains(text)) {

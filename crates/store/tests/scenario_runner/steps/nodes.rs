@@ -66,7 +66,13 @@ pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
             world
                 .submit(
                     node,
-                    Command::Orphan { call, attempt, node: world.node, why: OrphanCause::ServerLost },
+                    Command::Orphan {
+                        call,
+                        attempt,
+                        node: world.node,
+                        why: OrphanCause::ServerLost,
+                        reconciled: None,
+                    },
                 )
                 .map(drop)
         }
@@ -138,7 +144,7 @@ pub(super) fn suspension(
         external_ref: details.external_ref.clone(),
         ..Ask::default()
     };
-    // An outside system is told the id before anything is stored (S2-9).
+    // An outside system gets the id before anything is stored (S2-9).
     let secret = (kind == SuspendFor::External).then(|| Secret([call.0 as u8 + 100; 16]));
     Ok(Suspend { call, attempt, kind, ask, timeout: details.span, secret, worker })
 }

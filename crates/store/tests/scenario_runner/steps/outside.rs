@@ -27,7 +27,7 @@ pub(super) fn take(world: &mut World, name: &str, toks: &[Tok<'_>]) -> Result<()
             let context = Details::read(rest)?.reason.map(Body::text);
             let (tool, arguments) = ((*tool).to_owned(), (*arguments).to_owned());
             let call = AskedCall { id: String::new(), tool, arguments, problem: None };
-            Command::Propose(Propose { worker: worker.clone(), call, context })
+            Command::Propose(Propose { worker: worker.clone(), call, context, schema: None })
         }
         [Word("starts"), Word("work")] => Command::StartWork { worker: worker.clone() },
         [Word("heartbeats")] => Command::Heartbeat { worker: worker.clone() },
