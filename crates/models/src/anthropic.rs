@@ -337,7 +337,8 @@ impl ReplyReader for MessagesReading {
     }
 
     fn finish(self: Box<Self>) -> Result<ProviderReply, Trouble> {
-        let mut said = ProviderReply { spent: self.spent, ..ProviderReply::default() };
+        let finish = self.stop.clone();
+        let mut said = ProviderReply { spent: self.spent, finish, ..ProviderReply::default() };
         for block in self.blocks.values() {
             match block {
                 Block::Text(text) => said.text.push_str(text),

@@ -77,6 +77,10 @@ impl Model for Chain {
         Box::pin(async move { self.next_reply(&prompt, live).await })
     }
 
+    fn provider(&self, model: &str) -> &'static str {
+        self.in_order(model).first().map_or("custom", |provider| provider.settings().dialect.provider())
+    }
+
     fn also_has(&self, model: &str) -> bool {
         self.providers.iter().chain(&self.others).any(|provider| provider.settings().model == model)
     }

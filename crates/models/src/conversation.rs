@@ -38,7 +38,7 @@ pub(super) enum Turn {
     User(Vec<Piece>),
     /// What the model said.
     Assistant(Assistant),
-    /// What its calls came to, in the order of the calls.
+    /// The results of its calls, in the order of the calls.
     Results(Vec<ToolAnswer>),
 }
 
@@ -87,7 +87,7 @@ pub(super) struct ToolAnswer {
     pub(super) id: String,
     /// The tool, as it is called there.
     pub(super) name: String,
-    /// What it came to.
+    /// Its result.
     pub(super) text: String,
     /// Whether it did not do what was asked.
     pub(super) is_error: bool,
@@ -129,7 +129,7 @@ pub(super) fn own(maker: Maker<'_>, content: &RawValue) -> Result<RawJson, BadJs
 }
 
 impl Conversation {
-    /// What a provider is told.
+    /// What a provider is sent.
     pub(super) fn new(prompt: &Prompt, maker: Maker<'_>) -> Conversation {
         let names = Names::of(prompt.definition.tools.keys());
         let tools = prompt.definition.tools.iter();
@@ -224,7 +224,7 @@ fn pieces(message: &Message) -> Vec<Piece> {
     if pieces.is_empty() { vec![Piece::Text("(an empty message)".into())] } else { pieces }
 }
 
-/// Pictures are shown to the model, of other files it is told the name.
+/// Pictures are shown to the model, of other files it gets the name.
 fn file(name: Option<&str>, media_type: Option<&str>, content: &Body) -> Piece {
     let content = content.inline().unwrap_or_default();
     let is_address = content.starts_with("https://") || content.starts_with("http://");
@@ -271,7 +271,7 @@ impl Names {
         self.there.get(here).cloned().unwrap_or_else(|| plain(here))
     }
 
-    /// The name of a tool here; what is no tool's name stays as it is.
+    /// The name of a tool here; what is not a tool's name stays as it is.
     pub(super) fn here(&self, there: &str) -> String {
         self.here.get(there).cloned().unwrap_or_else(|| there.to_owned())
     }

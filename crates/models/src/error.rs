@@ -10,7 +10,7 @@ use standfast_core::time::Millis;
 /// How much of a provider's own words is kept.
 const SAID_MAX: usize = 400;
 
-/// The longest wait that a provider may ask for. What would take longer is told to a person instead.
+/// The longest wait that a provider may ask for. What would take longer is reported to a person instead.
 pub const WAIT_MAX: Millis = Millis::hours(24);
 
 /// Why there is no reply.
@@ -62,7 +62,7 @@ pub enum TroubleKind {
         /// The status that it answered with.
         status: u16,
     },
-    /// What came back is no stream of a reply.
+    /// What came back is not a stream of a reply.
     NotAStream,
     /// A piece of the stream is not what it should be.
     Garbled,
@@ -226,7 +226,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// What an answer that is no reply means.
+/// What an answer that is not a reply means.
 pub(super) fn of_status(status: u16, wait: Option<Millis>, body: &str) -> Trouble {
     let words = words(body);
     let has = |marks: &[&str]| {

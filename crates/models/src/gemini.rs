@@ -227,7 +227,8 @@ impl ReplyReader for GeminiReading {
 
     fn finish(self: Box<Self>) -> Result<ProviderReply, Trouble> {
         let Some((finish, message)) = self.finish else { return Err(Trouble::new(TroubleKind::Cut, "")) };
-        let mut said = ProviderReply { spent: self.spent, ..ProviderReply::default() };
+        let stopped = Some(finish.clone());
+        let mut said = ProviderReply { spent: self.spent, finish: stopped, ..ProviderReply::default() };
         for (part, _) in &self.parts {
             if let Some(words) = part.text.as_ref().filter(|_| !part.thought) {
                 said.text.push_str(words);

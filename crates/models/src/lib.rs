@@ -1,7 +1,7 @@
 //! The models: one file for each way that providers speak. What a model is, the engine says.
 //!
 //! `provider.rs` is how one is asked over HTTP, `chain.rs` what happens when it fails, `conversation.rs` what all of them
-//! are told, `scripted.rs` one that needs no provider.
+//! are sent, `scripted.rs` one that needs no provider.
 
 mod anthropic;
 pub mod chain;

@@ -177,6 +177,7 @@ impl ReplyReader for OllamaReading {
             self.names.call(call.id, &call.function.name, arguments)
         });
         let own = (!self.thinking.is_empty()).then(|| raw(&self.thinking));
-        Ok(ProviderReply { text: self.text, calls: calls.collect(), own, spent: self.spent })
+        let (calls, finish) = (calls.collect(), Some(reason).filter(|reason| !reason.is_empty()));
+        Ok(ProviderReply { text: self.text, calls, own, spent: self.spent, finish })
     }
 }

@@ -390,6 +390,7 @@ impl ReplyReader for ChatReading {
         }
         let own = self.own();
         let calls = self.calls.into_iter().map(|call| self.names.call(call.id, &call.name, call.arguments));
-        Ok(ProviderReply { text: self.text, calls: calls.collect(), own, spent: self.spent })
+        let (calls, finish) = (calls.collect(), self.finish);
+        Ok(ProviderReply { text: self.text, calls, own, spent: self.spent, finish })
     }
 }

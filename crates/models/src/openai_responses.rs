@@ -234,7 +234,8 @@ impl ReplyReader for ResponsesReading {
 
     fn finish(self: Box<Self>) -> Result<ProviderReply, Trouble> {
         let Some(reason) = self.ended else { return Err(Trouble::new(TroubleKind::Cut, "")) };
-        let mut said = ProviderReply { spent: self.spent, ..ProviderReply::default() };
+        let finish = reason.clone();
+        let mut said = ProviderReply { spent: self.spent, finish, ..ProviderReply::default() };
         for (item, _) in &self.items {
             match item.kind.as_str() {
                 "message" => {

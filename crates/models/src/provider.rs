@@ -14,6 +14,7 @@ use standfast_core::time::Millis;
 use standfast_engine::clock::duration;
 use standfast_engine::http_date::retry_after;
 use standfast_engine::model::{Live, ModelReply, Prompt};
+use standfast_engine::request_context;
 
 use super::conversation::{self, Conversation, Maker, Names};
 use super::error::{self, Trouble, TroubleKind};
@@ -30,7 +31,7 @@ const CONNECT: Duration = Duration::from_secs(15);
 /// How many bytes a whole reply may have.
 const REPLY_MAX: usize = 64 * 1024 * 1024;
 
-/// How much of an answer that is no reply is read.
+/// How much of an answer that is not a reply is read.
 const ERROR_MAX: usize = 64 * 1024;
 
 /// How a provider speaks.
@@ -57,6 +58,17 @@ impl Dialect {
             Dialect::OpenaiResponses => "openai_responses",
             Dialect::Anthropic => "anthropic",
             Dialect::Gemini => "gemini",
+            Dialect::Ollama => "ollama",
+        }
+    }
+
+    /// Who provides it, by the names of OpenTelemetry's conventions.
+    #[must_use]
+    pub fn provider(self) -> &'static str {
+        match self {
+            Dialect::OpenaiChat | Dialect::OpenaiResponses => "openai",
+            Dialect::Anthropic => "anthropic",
+            Dialect::Gemini => "gcp.gemini",
             Dialect::Ollama => "ollama",
         }
     }
@@ -295,18 +307,23 @@ impl Provider {
             opaque: opaque.map_err(|bad| Trouble::new(TroubleKind::Garbled, bad.to_string()))?,
             usage: price.of(said.spent),
             model: (!is_pinned).then(|| model.clone()),
+            finish: said.finish,
             ..ModelReply::default()
         })
     }
 
     async fn send(&self, body: String, live: &Live) -> Result<Response, Trouble> {
         let url = format!("{}{}", self.base, self.settings.dialect.path(&self.settings.model));
-        let request = self
+        let mut request = self
             .client
             .post(url)
             .headers(self.headers.clone())
             .body(body)
             .timeout(duration(self.settings.timeout));
+        // For gateways in front of models; where traces are off there is none.
+        if let Some(span) = request_context::span() {
+            request = request.header("traceparent", span.to_string());
+        }
         let response = request.send().await.map_err(|error| unsent(&error))?;
         let status = response.status().as_u16();
         let named = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
@@ -384,9 +401,21 @@ impl Provider {
         let ProviderSettings { api_key, headers, .. } = &self.settings;
         let secrets = api_key.iter().chain(headers.iter().map(|(_, value)| value));
         for secret in secrets.filter(|secret| secret.len() > 3) {
-            trouble.said = trouble.said.replace(secret.as_str(), "[secret]");
+            trouble.said = without(&trouble.said, secret);
         }
         trouble
+    }
+}
+
+/// What was said without a secret, also where what is kept of it ends within the secret.
+fn without(said: &str, secret: &str) -> String {
+    let said = said.replace(secret, "[secret]");
+    let Some(kept) = said.strip_suffix('…') else { return said };
+    let mut begins = (4..secret.len()).rev().filter_map(|end| secret.get(..end));
+    let before = begins.find_map(|begin| kept.strip_suffix(begin));
+    match before {
+        Some(before) => format!("{before}[secret]…"),
+        None => said,
     }
 }
 
@@ -458,6 +487,21 @@ async fn beginning(mut response: Response) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// T29: a key is cut out of what a provider says, also where that is cut short within the key.
+    #[test]
+    fn t29_no_part_of_a_key_is_kept() {
+        for (said, kept) in [
+            ("bad key sk-0123456789, sk-0123456789", "bad key [secret], [secret]"),
+            ("bad key sk-0123…", "bad key [secret]…"),
+            ("bad key sk-0…", "bad key [secret]…"),
+            ("bad key sk-0123456789…", "bad key [secret]…"),
+            ("bad key sk…", "bad key sk…"),
+            ("no key", "no key"),
+        ] {
+            assert_eq!(without(said, "sk-0123456789"), kept, "{said}");
+        }
+    }
 
     /// What tokens cost, to a millionth.
     #[test]

@@ -16,7 +16,7 @@ pub(super) trait ReplyReader: Send {
     /// Takes a frame of the stream.
     fn take(&mut self, frame: &str, live: &Live) -> Result<Flow, Trouble>;
 
-    /// Nothing more comes: what was said, or why it is no reply.
+    /// Nothing more comes: what was said, or why it is not a reply.
     fn finish(self: Box<Self>) -> Result<ProviderReply, Trouble>;
 }
 
@@ -35,6 +35,8 @@ pub(super) struct ProviderReply {
     /// What it wants to get back as it came.
     pub(super) own: Option<Box<RawValue>>,
     pub(super) spent: TokenUsage,
+    /// Why it stopped, in its own word.
+    pub(super) finish: Option<String>,
 }
 
 /// Tokens of a reply.

@@ -139,7 +139,7 @@ mod tests {
         );
     }
 
-    /// T1: arguments keep their bytes; what is no object is shown as what it is.
+    /// T1: arguments keep their bytes; what is not an object is shown as what it is.
     #[test]
     fn arguments_keep_their_bytes() {
         assert_eq!(

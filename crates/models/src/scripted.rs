@@ -126,6 +126,10 @@ impl Model for Script {
         })
     }
 
+    fn provider(&self, _model: &str) -> &'static str {
+        "scripted"
+    }
+
     fn is_in_process(&self) -> bool {
         true
     }

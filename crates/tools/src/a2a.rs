@@ -3,11 +3,11 @@
 //! The task is begun once: its id is stored, in the hold that the call waits in, before anything waits, and every later
 //! start goes on with it. While the call waits it is rows; the engine asks now and then how the task is (`watch`). What
 //! the remote agent asks becomes a hold of this server, and the answer travels back. `card.rs` is who the remote agent
-//! is, `wire.rs` how it is spoken to, `asks.rs` what people are asked, `task.rs` the result of a task; `canned.rs` is the
+//! is, `wire.rs` how it is spoken to, `asks.rs` what people are asked, `task.rs` the result of a task; `canned_client.rs` is the
 //! client without a connection, for conformance kits.
 
 mod asks;
-pub mod canned;
+pub mod canned_client;
 pub mod card;
 mod task;
 mod wire;
@@ -38,7 +38,7 @@ use self::task::{Stage, Task};
 use self::wire::{Line, SendError, SendResult, Transport};
 use super::agent::{Arguments, SCHEMA};
 
-/// The rule of remote agents whose card is not the one that the model was told of; the card's digest follows it.
+/// The rule of remote agents whose card is not the one that the model was given; the card's digest follows it.
 pub const CARD_RULE: &str = "a2a:card_changed";
 
 /// How long after an answer was taken a remote agent may still show the question that it was the answer to.
@@ -67,7 +67,7 @@ pub struct RemoteOptions {
     pub timeout: Millis,
     /// Whether sending the first message twice is sending it once; what the card says where nobody else does.
     pub idempotent: Option<bool>,
-    /// What the model is told, instead of what the card says.
+    /// The description for the model, instead of what the card says.
     pub description: Option<String>,
 }
 

@@ -17,7 +17,7 @@ const REMOVALS: u32 = 50;
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of memory, all processes together; none is no bound.
+    /// Bytes of memory, all processes together; none means no bound.
     pub memory: Option<u64>,
     /// Processes and threads.
     pub tasks: u32,
@@ -51,14 +51,14 @@ impl ControlGroups {
         else {
             return groups;
         };
-        let places: Vec<Place> = mine.lines().filter_map(|line| place(line, &mounts)).collect();
+        let places: Vec<CgroupMount> = mine.lines().filter_map(|line| place(line, &mounts)).collect();
         for place in &places {
             groups.join_at(place, bounds);
         }
         groups
     }
 
-    fn join_at(&mut self, place: &Place, bounds: &Bounds) {
+    fn join_at(&mut self, place: &CgroupMount, bounds: &Bounds) {
         let memory = bounds.memory.filter(|_| !self.has_memory && place.has("memory"));
         let tasks = Some(bounds.tasks).filter(|_| !self.has_tasks && place.has("pids"));
         if memory.is_none() && tasks.is_none() {
@@ -130,7 +130,7 @@ fn remove_left_over(parent: &Path) {
 
 /// Where this process is in one hierarchy of groups.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct CgroupMount {
     /// The directory of its group.
     directory: PathBuf,
     /// Where the hierarchy is mounted.
@@ -139,7 +139,7 @@ struct Place {
     controllers: Option<Vec<String>>,
 }
 
-impl Place {
+impl CgroupMount {
     fn has(&self, controller: &str) -> bool {
         match &self.controllers {
             Some(controllers) => controllers.iter().any(|name| name == controller),
@@ -183,7 +183,7 @@ impl Place {
 }
 
 /// The place that a line of `/proc/self/cgroup` names.
-fn place(line: &str, mounts: &str) -> Option<Place> {
+fn place(line: &str, mounts: &str) -> Option<CgroupMount> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, path) = (fields.next()?, fields.next()?);
     let is_version_2 = controllers.is_empty();
@@ -206,7 +206,7 @@ fn place(line: &str, mounts: &str) -> Option<Place> {
         // A container may see only a part of the hierarchy.
         let below = Path::new(path).strip_prefix(root).ok()?;
         let controllers = (!is_version_2).then(|| controllers.clone());
-        is_it.then(|| Place { directory: point.join(below), mount: point, controllers })
+        is_it.then(|| CgroupMount { directory: point.join(below), mount: point, controllers })
     })
 }
 

@@ -25,8 +25,12 @@ use super::sandbox::Plan;
 /// How much later than the shim the server gives up: the shim may have been stopped.
 const GRACE: Millis = Millis::seconds(10);
 
-/// How long the shim may take to end everything below it, once it is told to.
+/// How long the shim may take to end everything below it, once it is asked to.
 const LETTING_GO: Duration = Duration::from_secs(3);
+
+/// How the allocator of the shim takes its memory: as it is needed. It would map a gigabyte at once, which counts where the
+/// shim limits its own memory before it starts its threads and the command; the command does not get this variable.
+pub(crate) const FRUGAL: (&str, &str) = ("MIMALLOC_ARENA_EAGER_COMMIT", "0");
 
 /// The variable with the token of this one start.
 const TOKEN_VARIABLE: &str = "STANDFAST_CALL";
@@ -169,6 +173,7 @@ impl Group {
         command.arg0("standfast").args(arguments(order));
         // Nothing of the server's own environment: keys live there.
         command.env_clear().env("PATH", &order.path).env("LANG", "C.UTF-8").env("TERM", "dumb");
+        command.env(FRUGAL.0, FRUGAL.1);
         let home = order.directory.clone().or_else(|| std::env::current_dir().ok());
         command.envs(home.map(|home| ("HOME", home))).env(TOKEN_VARIABLE, &order.token);
         command.envs(order.env.iter().map(|(name, value)| (name, value)));
@@ -222,7 +227,7 @@ impl Drop for Group {
     }
 }
 
-/// How the shim is told what a program can reach.
+/// How the shim gets what a program can reach.
 fn sandbox_word(plan: Option<&Plan>) -> Option<String> {
     Some(format!("--sandbox={}", serde_json::to_string(plan?).ok()?))
 }

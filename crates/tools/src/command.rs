@@ -195,10 +195,6 @@ impl Tool for CommandTool {
         rules::judge(&self.options, arguments)
     }
 
-    fn judge_listed(&self, arguments: &str) -> Judgement {
-        rules::judge_listed(&self.options, arguments)
-    }
-
     /// Known only of programs of the table that look and change nothing, with options that it knows too.
     fn risk(&self, arguments: &str) -> Option<Risk> {
         preview::risk(&argv(arguments).ok()?)
@@ -215,6 +211,10 @@ impl Tool for CommandTool {
 }
 
 impl CommandLine for CommandTool {
+    fn judge_listed(&self, arguments: &str) -> Judgement {
+        rules::judge_listed(&self.options, arguments)
+    }
+
     fn files(&self, arguments: &str) -> Vec<FileDigest> {
         let Ok(argv) = argv(arguments) else { return Vec::new() };
         operands::files(&self.options, &argv, &search_path(&self.options))

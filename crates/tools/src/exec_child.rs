@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::cgroup::ControlGroups;
-use crate::child::{CapturedStream, CommandResult, End, Report};
+use crate::child::{CapturedStream, CommandResult, End, FRUGAL, Report};
 use crate::descendants::end_below;
 use crate::sandbox::{self, Plan};
 use watch::{Excess, Limits};
@@ -53,16 +53,16 @@ pub struct ExecChild {
     /// How many processes it may have at a time.
     #[arg(long, default_value_t = 64)]
     process_limit: u32,
-    /// Bytes of memory that its processes may have together; 0 is no limit.
+    /// Bytes of memory that its processes may have together; 0 means no limit.
     #[arg(long, default_value_t = 0)]
     memory_limit: u64,
-    /// Bytes of memory that each of its processes may have; 0 is no limit.
+    /// Bytes of memory that each of its processes may have; 0 means no limit.
     #[arg(long, default_value_t = 0)]
     data_limit: u64,
-    /// Bytes that a file may have that it writes; 0 is no limit.
+    /// Bytes that a file may have that it writes; 0 means no limit.
     #[arg(long, default_value_t = 0)]
     file_limit: u64,
-    /// Bytes that it may write, all files together; 0 is no limit.
+    /// Bytes that it may write, all files together; 0 means no limit.
     #[arg(long, default_value_t = 0)]
     disk_limit: u64,
     /// Make it a user of its own where that can be had: nobody else counts its tasks.
@@ -233,13 +233,13 @@ struct StartedCommand {
 fn command_of(order: &ExecChild) -> Result<(Command, String), String> {
     let Some((program, rest)) = order.argv.split_first() else { return Err("no program is named".into()) };
     let directory = order.directory.clone().unwrap_or_else(|| PathBuf::from("."));
-    // By its whole path: the directory may have been mounted anew since this process was started in it.
+    // By its whole path: the directory may have been mounted again since this process was started in it.
     let directory = std::path::absolute(&directory).unwrap_or(directory);
     std::env::set_current_dir(&directory).map_err(|error| {
         format!("the working directory {} cannot be entered: {error}", directory.display())
     })?;
     let mut command = Command::new(program);
-    command.args(rest);
+    command.args(rest).env_remove(FRUGAL.0);
     Ok((command, format!("the program {program:?} cannot be started")))
 }
 

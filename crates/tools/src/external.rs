@@ -40,7 +40,7 @@ pub struct ExternalOptions {
     pub timeout: Millis,
     /// The address of this server as others know it, for the answer; none where nobody told it.
     pub public_url: Option<String>,
-    /// What an answer may be signed with, the newest first: the first one is told to the job.
+    /// What an answer may be signed with, the newest first: the job gets the first one.
     pub secrets: Vec<CallbackSecret>,
     /// Who is notified when the call is settled, unless the job says otherwise.
     pub webhook_url: Option<String>,

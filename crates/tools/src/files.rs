@@ -20,7 +20,9 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
 use standfast_core::message::{FileDigest, Replay, ToolResult};
 use standfast_engine::tool::preview::{CallPreview, Risk};
-use standfast_engine::tool::{HoldReason, Invocation, Judgement, Outcome, Tool, ToolFuture};
+use standfast_engine::tool::{
+    FileChanger, HoldReason, Invocation, Judgement, Nature, Outcome, Tool, ToolFuture,
+};
 
 use super::workspace::{Intent, Workspace};
 
@@ -209,12 +211,18 @@ impl Tool for FileTool {
         }
     }
 
-    fn target(&self, arguments: &str) -> Option<FileDigest> {
-        preview::change(self.kind, &self.at, &self.limits, arguments).and_then(|change| change.digest())
-    }
-
     fn preview(&self, arguments: &str) -> Option<CallPreview> {
         preview::change(self.kind, &self.at, &self.limits, arguments).map(CallPreview::FileChange)
+    }
+
+    fn nature(&self) -> Nature<'_> {
+        Nature::FileChange(self)
+    }
+}
+
+impl FileChanger for FileTool {
+    fn target(&self, arguments: &str) -> Option<FileDigest> {
+        preview::change(self.kind, &self.at, &self.limits, arguments).and_then(|change| change.digest())
     }
 }
 

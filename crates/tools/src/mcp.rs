@@ -9,6 +9,7 @@ mod http;
 pub mod login;
 pub mod offer;
 mod open;
+pub mod passage;
 mod result;
 pub mod server;
 mod wire;

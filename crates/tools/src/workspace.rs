@@ -47,7 +47,7 @@ pub enum BadWorkspace {
         /// What the system said.
         error: String,
     },
-    /// The whole machine is no workspace.
+    /// The whole machine is not a workspace.
     #[error("the workspace must not be /")]
     Everything,
     /// It could not be kept to.
@@ -106,7 +106,7 @@ pub enum FileRefusal {
         /// As given.
         path: String,
     },
-    /// The system said no.
+    /// The system refused it.
     #[error("{path:?}: {error}")]
     System {
         /// As given.

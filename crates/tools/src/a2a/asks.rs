@@ -197,7 +197,7 @@ fn decision(hold: &RemoteHold, given: Value) -> Result<Value, String> {
             data.insert("answer".into(), given);
         }
         RemoteKind::ToolApproval | RemoteKind::Recovery => {
-            let Value::Object(members) = given else { return Err("it is no decision".into()) };
+            let Value::Object(members) = given else { return Err("it is not a decision".into()) };
             data.extend(members);
         }
     }
@@ -258,7 +258,7 @@ mod tests {
         let expected =
             json!({"decision": "modify", "modified_input": "{\"n\":2}", "hold_id": "h1", "digest": "abc"});
         assert_eq!(sent, json!([{"data": expected}]));
-        assert!(parts(&asked, &Body::text("approve")).is_err(), "a word is no decision");
+        assert!(parts(&asked, &Body::text("approve")).is_err(), "a word is not a decision");
     }
 
     #[test]

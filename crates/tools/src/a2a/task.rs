@@ -136,7 +136,7 @@ impl Task {
         Some(texts(&self.status.message.as_ref()?.parts))
     }
 
-    /// What it came to: its artifacts, else what it said last.
+    /// Its result: its artifacts, else what it said last.
     pub(super) fn result(&self) -> Body {
         let parts: Vec<&Part> = self.artifacts.iter().flat_map(|artifact| &artifact.parts).collect();
         if parts.is_empty() { body(&self.question().iter().collect::<Vec<_>>()) } else { body(&parts) }

@@ -34,7 +34,7 @@ pub(super) struct Line<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Transport<'a> {
     Http,
-    /// Nothing is sent, and this is every answer (`canned.rs`).
+    /// Nothing is sent, and this is every answer (`canned_client.rs`).
     Canned(&'a str),
 }
 
@@ -53,7 +53,7 @@ pub(super) enum SendError {
     /// It was sent, and may have had any effect.
     #[error("{0}")]
     Lost(String),
-    /// The remote agent said no.
+    /// The remote agent refused it.
     #[error("{0}")]
     Refused(String),
     /// It knows no such task.

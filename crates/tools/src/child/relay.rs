@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::{let_go, sandbox_word};
+use super::{FRUGAL, let_go, sandbox_word};
 use crate::sandbox::Plan;
 
 /// How many bytes of standard error are kept, the last ones.
@@ -59,7 +59,7 @@ impl Relay {
         command.arg0("standfast").arg("exec-child").arg("--relay").arg(directory);
         command.arg(format!("--process-limit={}", order.process_limit));
         command.args(sandbox_word(order.plan.as_ref())).arg("--").args(&order.argv);
-        command.env_clear().env("PATH", &order.path).env("LANG", "C.UTF-8");
+        command.env_clear().env("PATH", &order.path).env("LANG", "C.UTF-8").env(FRUGAL.0, FRUGAL.1);
         // Where it is confined, the home of the server's user is out of its reach.
         let home = std::env::var_os("HOME").filter(|_| order.plan.is_none());
         let home = home.unwrap_or_else(|| order.directory.clone().into());

@@ -25,7 +25,7 @@ const TASKS_PER_PROCESS: u32 = 4;
 /// What the stages themselves need.
 const OWN_TASKS: u32 = 16;
 
-/// What the kernel is told to count for a command.
+/// What the kernel counts for a command.
 pub(super) fn bounds(order: &ExecChild) -> Bounds {
     let tasks = order.process_limit.saturating_mul(TASKS_PER_PROCESS).saturating_add(OWN_TASKS);
     Bounds { memory: Some(order.memory_limit).filter(|bytes| *bytes > 0), tasks }

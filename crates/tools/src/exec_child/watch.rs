@@ -30,7 +30,7 @@ pub(super) enum Excess {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     processes: u32,
-    /// 0 is no limit.
+    /// 0 means no limit.
     written: u64,
 }
 

@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::redirect::Policy;
-use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response, StatusCode};
 use rmcp::ErrorData;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
 use rmcp::transport::common::http_header::{
@@ -34,6 +34,17 @@ type Trouble = StreamableHttpError<reqwest::Error>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
+/// How servers are called: no redirects, no proxies, nothing sent twice.
+pub(super) fn client() -> ClientBuilder {
+    Client::builder()
+        .redirect(Policy::none())
+        .no_proxy()
+        .referer(false)
+        .retry(reqwest::retry::never())
+        .connect_timeout(CONNECT)
+        .user_agent(concat!("standfast/", env!("CARGO_PKG_VERSION")))
+}
+
 /// Sends messages.
 #[derive(Clone)]
 pub(super) struct BoundedSender {
@@ -44,14 +55,7 @@ pub(super) struct BoundedSender {
 
 impl BoundedSender {
     pub(super) fn new(login: Option<(Arc<Desk>, UserId)>) -> reqwest::Result<BoundedSender> {
-        let client = Client::builder()
-            .redirect(Policy::none())
-            .no_proxy()
-            .referer(false)
-            .retry(reqwest::retry::never())
-            .connect_timeout(CONNECT)
-            .user_agent(concat!("standfast/", env!("CARGO_PKG_VERSION")));
-        Ok(BoundedSender { client: client.build()?, login })
+        Ok(BoundedSender { client: client().build()?, login })
     }
 
     /// Sends a request with the user's token. One that is not taken is renewed once: whoever says 401 has done nothing.

@@ -40,7 +40,7 @@ use self::tokens::{Client, Login};
 /// How long a person may take at the authorization server.
 const TIME_TO_LOG_IN: Millis = Millis::seconds(15 * 60);
 
-/// Where browsers find this server, and who wants to hear of news about logins.
+/// Where browsers find this server, and who is notified of changes of logins.
 #[derive(Debug, Default)]
 pub struct Site {
     address: OnceLock<String>,
@@ -300,7 +300,9 @@ impl Desk {
         }
         if let Some(error) = &returned.error {
             let more = returned.error_description.as_deref().unwrap_or_default();
-            return Err(NoLogin(format!("{} said no: {error} {more}", way.issuer).trim_end().to_owned()));
+            return Err(NoLogin(
+                format!("{} refused the login: {error} {more}", way.issuer).trim_end().to_owned(),
+            ));
         }
         let code = returned.code.as_deref().ok_or_else(|| no("the answer has no code"))?;
         let login = self.exchanged(&way, code).await?;

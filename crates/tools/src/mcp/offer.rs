@@ -1,4 +1,4 @@
-//! What an MCP server says of one of its tools, and what that means here: how the model is told, whether a person is
+//! What an MCP server says of one of its tools, and what that means here: what the model gets, whether a person is
 //! asked, whether a lost call may simply be made again.
 //!
 //! Hints are a server's own word. They relax only what the configuration lets them relax.

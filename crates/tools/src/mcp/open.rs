@@ -2,7 +2,7 @@
 //!
 //! A call that may be made twice is ended, and made again with the answer. Any other stays open for a bounded time: an
 //! answer that comes within it goes to the server, and whoever starts the call again hears how it goes on. After that the
-//! server is told that nobody answers. When this process ends in between, nobody knows what became of the call.
+//! server gets the reply that nobody answers. When this process ends in between, nobody knows what became of the call.
 
 use std::collections::HashMap;
 use std::pin::pin;

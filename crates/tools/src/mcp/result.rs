@@ -1,6 +1,6 @@
 //! What an MCP server answered, as a result that a model can read.
 //!
-//! Text stays as it is. What is no text is named and left out: its bytes would only fill the model's memory.
+//! Text stays as it is. What is not text is named and left out: its bytes would only fill the model's memory.
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use standfast_core::body::Body;

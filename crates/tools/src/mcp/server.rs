@@ -26,6 +26,7 @@ use rmcp::{RoleClient, ServiceError};
 use standfast_core::id::CallId;
 use standfast_core::json::RawJson;
 use standfast_core::name::UserId;
+use standfast_engine::request_context;
 use standfast_engine::tool::Suspension;
 use standfast_engine::tool::login::NoLogin;
 use standfast_engine::tool::secrets::Secrets;
@@ -57,9 +58,9 @@ const USERS: usize = 256;
 /// The member of a request's `_meta` that names this one start of a call, for servers that want to fence by it.
 const TOKEN_KEY: &str = "standfast/call";
 
-/// Where a server is.
+/// How a server is reached.
 #[derive(Clone)]
-pub enum Place {
+pub enum Transport {
     /// A program on this machine.
     Program(RelayOrder),
     /// An address.
@@ -118,7 +119,7 @@ pub enum Trouble {
 /// One MCP server.
 pub struct McpServer {
     name: String,
-    place: Place,
+    place: Transport,
     connection: Mutex<Option<Arc<Connection>>>,
     offers: RwLock<Offers>,
     parked: ParkedCalls,
@@ -180,7 +181,7 @@ impl Connection {
 impl McpServer {
     /// A server that is not connected yet.
     #[must_use]
-    pub fn new(name: &str, place: Place) -> McpServer {
+    pub fn new(name: &str, place: Transport) -> McpServer {
         McpServer {
             name: name.to_owned(),
             place,
@@ -202,16 +203,16 @@ impl McpServer {
     #[must_use]
     pub fn desk(&self) -> Option<Arc<Desk>> {
         match &self.place {
-            Place::Program(_) => None,
-            Place::Address { desk, .. } => desk.clone(),
+            Transport::Program(_) => None,
+            Transport::Address { desk, .. } => desk.clone(),
         }
     }
 
-    /// What it is told with every request, and in its environment.
+    /// What it gets with every request, and in its environment.
     pub(super) async fn handed(&self, user: Option<&UserId>) -> Secrets {
         match &self.place {
-            Place::Program(order) => Secrets::of_variables(order.env.iter()),
-            Place::Address { headers, desk, .. } => {
+            Transport::Program(order) => Secrets::of_variables(order.env.iter()),
+            Transport::Address { headers, desk, .. } => {
                 let secrets = Secrets::of_headers(headers.iter());
                 match (desk, user) {
                     (Some(desk), Some(user)) => secrets.and(Secrets::of(desk.known_secrets(user).await)),
@@ -394,6 +395,10 @@ impl McpServer {
         request.extensions.insert(RawArguments(call.arguments.to_owned()));
         let mut meta = RequestMetaObject::new();
         meta.0.0.insert(TOKEN_KEY.to_owned(), call.token.into());
+        // As the protocol names it; where traces are off there is none.
+        if let Some(span) = request_context::span() {
+            meta.0.0.insert("traceparent".to_owned(), span.to_string().into());
+        }
         let options = PeerRequestOptions::no_options().with_meta(meta);
         let open = Arc::new(OpenCall::new(answered, call.waits));
         let listed = connection.service.service().list(open.clone());
@@ -431,7 +436,7 @@ impl McpServer {
             legacy_version: None,
         };
         match self.connect_in(newest).await {
-            Err(Trouble::NotSent(_)) if matches!(self.place, Place::Program(_)) => {
+            Err(Trouble::NotSent(_)) if matches!(self.place, Transport::Program(_)) => {
                 self.connect_in(ClientLifecycleMode::Initialize).await
             }
             other => other,
@@ -446,7 +451,7 @@ impl McpServer {
         let us = Implementation::new("standfast", env!("CARGO_PKG_VERSION"));
         let client = Side { config: ClientConfig::new(capabilities, us), open: Arc::default() };
         match &self.place {
-            Place::Program(order) => {
+            Transport::Program(order) => {
                 let shim = own_program().map_err(|error| not_sent(error.to_string()))?;
                 let (relay, pipes) =
                     Relay::start(&shim, order).map_err(|error| not_sent(error.to_string()))?;
@@ -470,7 +475,7 @@ impl McpServer {
                     said => Err(not_sent(format!("{why}; it said: {said}{refused}"))),
                 }
             }
-            Place::Address { url, headers, desk } => {
+            Transport::Address { url, headers, desk } => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
                 config.custom_headers = sendable(headers).map_err(not_sent)?;
                 let login = desk.clone().zip(self.user.clone());
@@ -522,9 +527,9 @@ impl McpServer {
 
     fn unreachable(&self) -> String {
         let place = match &self.place {
-            Place::Program(order) => order.argv.join(" "),
+            Transport::Program(order) => order.argv.join(" "),
             // Without what may be a secret in its query.
-            Place::Address { url, .. } => url.split(['?', '#']).next().unwrap_or_default().to_owned(),
+            Transport::Address { url, .. } => url.split(['?', '#']).next().unwrap_or_default().to_owned(),
         };
         format!("{} ({place}) cannot be reached", self.told())
     }
@@ -534,7 +539,7 @@ impl Desk {
     /// Asks the server what it offers with the login of this user, and remembers it.
     pub async fn learn(self: &Arc<Desk>, user: &UserId) -> Result<(), NoLogin> {
         let (url, headers) = self.address();
-        let place = Place::Address { url, headers, desk: Some(self.clone()) };
+        let place = Transport::Address { url, headers, desk: Some(self.clone()) };
         let server = McpServer::new(self.server(), place).for_user(user);
         server.look().await.map_err(|trouble| match trouble {
             Trouble::NotSent(why) | Trouble::Refused(why) | Trouble::Lost(why) => NoLogin(why),
@@ -552,7 +557,9 @@ fn without_the_answer(mut answer: CallToolResult) -> CallToolResult {
     answer
 }
 
-fn sendable(headers: &BTreeMap<String, String>) -> Result<HashMap<HeaderName, HeaderValue>, String> {
+pub(super) fn sendable(
+    headers: &BTreeMap<String, String>,
+) -> Result<HashMap<HeaderName, HeaderValue>, String> {
     let one = |(name, value): (&String, &String)| {
         let bad = |_| format!("the header {name:?} cannot be sent");
         let key = HeaderName::try_from(name.as_str()).map_err(|_| bad(()))?;

@@ -1,6 +1,6 @@
 //! What a call looks like on its way to an MCP server, and what goes over a pipe to one.
 //!
-//! `rmcp` keeps arguments as values and writes them anew, which can change a number. A person approved the text, so the
+//! `rmcp` keeps arguments as values and writes them again, which can change a number. A person approved the text, so the
 //! text is what is sent: it travels beside the typed message and takes the place of the rewritten arguments here.
 
 use std::pin::Pin;

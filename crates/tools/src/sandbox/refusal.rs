@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// S3-21: a refusal is told as what it is, with the key; a failure that is none is left alone.
+    /// S3-21: a refusal is reported as what it is, with the key; a failure that is none is left alone.
     #[test]
     fn a_refusal_names_the_key() {
         let told = |said: &str, line: &str| plan().explain(said, [line], Path::new("/work"));
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(
             told("./run.sh: Permission denied", "./run.sh"),
             None,
-            "a file of its own that is no program"
+            "a file of its own that is not a program"
         );
         assert_eq!(told("cannot open /tmp/x: Permission denied", "cat /tmp/x"), None, "it is within reach");
     }

@@ -1,6 +1,6 @@
 //! Which parts of the system a command can read.
 //!
-//! Landlock only opens: what it was told of is open with everything below it. So a directory with something protected
+//! Landlock only opens: what it was given is open with everything below it. So a directory with something protected
 //! inside is opened entry by entry, without the protected one; what is made in such a directory later stays closed.
 
 use std::path::{Path, PathBuf};

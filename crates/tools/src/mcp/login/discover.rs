@@ -92,7 +92,7 @@ pub(super) async fn find(desk: &Desk, challenge: &str) -> Result<AuthorizationSe
 async fn resource(desk: &Desk, url: &Url, challenge: &str) -> Result<Option<Resource>, NoLogin> {
     let candidates = match parameter(challenge, "resource_metadata") {
         Some(named) => vec![named],
-        None => well_known(url, &["oauth-protected-resource"], Place::Before),
+        None => well_known(url, &["oauth-protected-resource"], WellKnownPath::Before),
     };
     let Some((_, found)) = first::<Resource>(desk, &candidates).await? else { return Ok(None) };
     let about = Url::parse(&found.resource).ok();
@@ -112,8 +112,8 @@ async fn resource(desk: &Desk, url: &Url, challenge: &str) -> Result<Option<Reso
 async fn authorization(desk: &Desk, issuer: &str) -> Result<Authorization, NoLogin> {
     let url = Url::parse(issuer).map_err(|error| NoLogin(format!("{issuer:?} is not a URL: {error}")))?;
     let mut candidates =
-        well_known(&url, &["oauth-authorization-server", "openid-configuration"], Place::Before);
-    candidates.extend(well_known(&url, &["openid-configuration"], Place::After));
+        well_known(&url, &["oauth-authorization-server", "openid-configuration"], WellKnownPath::Before);
+    candidates.extend(well_known(&url, &["openid-configuration"], WellKnownPath::After));
     candidates.dedup();
     let found = first::<Authorization>(desk, &candidates).await?;
     let (at, found) = found.ok_or_else(|| NoLogin(format!("{issuer} has no metadata of a login server")))?;
@@ -137,23 +137,25 @@ pub(super) fn is_same_issuer(one: &str, other: &str) -> bool {
 
 /// Where the path of an address stands in that of its metadata.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum WellKnownPath {
     Before,
     After,
 }
 
 /// Where metadata of an address may be: with its path, and without.
-fn well_known(url: &Url, names: &[&str], place: Place) -> Vec<String> {
+fn well_known(url: &Url, names: &[&str], place: WellKnownPath) -> Vec<String> {
     let (origin, path) = (url.origin().ascii_serialization(), url.path().trim_end_matches('/'));
     let mut all = Vec::new();
     for name in names {
         match place {
-            Place::Before if !path.is_empty() => all.push(format!("{origin}/.well-known/{name}{path}")),
-            Place::Before => {}
-            Place::After => all.push(format!("{origin}{path}/.well-known/{name}")),
+            WellKnownPath::Before if !path.is_empty() => {
+                all.push(format!("{origin}/.well-known/{name}{path}"))
+            }
+            WellKnownPath::Before => {}
+            WellKnownPath::After => all.push(format!("{origin}{path}/.well-known/{name}")),
         }
     }
-    if place == Place::Before {
+    if place == WellKnownPath::Before {
         all.extend(names.iter().map(|name| format!("{origin}/.well-known/{name}")));
     }
     all
@@ -252,7 +254,7 @@ mod tests {
     fn metadata_are_looked_for_where_the_standards_have_them() {
         let url = Url::parse("https://a.example/mcp").unwrap();
         assert_eq!(
-            well_known(&url, &["oauth-protected-resource"], Place::Before),
+            well_known(&url, &["oauth-protected-resource"], WellKnownPath::Before),
             [
                 "https://a.example/.well-known/oauth-protected-resource/mcp",
                 "https://a.example/.well-known/oauth-protected-resource"
@@ -260,7 +262,7 @@ mod tests {
         );
         let root = Url::parse("https://a.example/").unwrap();
         assert_eq!(
-            well_known(&root, &["openid-configuration"], Place::After),
+            well_known(&root, &["openid-configuration"], WellKnownPath::After),
             ["https://a.example/.well-known/openid-configuration"]
         );
         assert!(is_same_issuer("https://a.example/", "https://a.example"));

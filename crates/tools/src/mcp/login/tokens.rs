@@ -67,7 +67,7 @@ struct TokenError {
 
 /// Why there is no token.
 enum NoToken {
-    /// The authorization server said no, in these words.
+    /// The authorization server refused it, in these words.
     Refused(String),
     /// It could not be asked.
     NotAsked(String),

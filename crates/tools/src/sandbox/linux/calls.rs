@@ -470,7 +470,7 @@ fn refused(situation: &Situation) -> Result<BTreeMap<i64, Vec<SeccompRule>>, Bac
     }
     rules.insert(libc::SYS_setpriority, vec![other_than(0, i64::from(libc::PRIO_PROCESS))?, others(1)?]);
     rules.insert(libc::SYS_ioprio_set, vec![other_than(0, IOPRIO_WHO_PROCESS)?, others(1)?]);
-    // What a file is told to do when something can be read: signal whoever is named.
+    // What is set on a file for when something can be read: signal whoever is named.
     let owners = [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX].map(i64::from);
     rules.insert(libc::SYS_fcntl, owners.into_iter().map(|name| equal(1, name)).collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_ioctl, IOCTLS.iter().map(|name| equal(1, *name)).collect::<Result<_, _>>()?);
