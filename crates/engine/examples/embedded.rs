@@ -9,7 +9,7 @@ use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::message::{Message, ToolResult};
 use standfast_core::{body::Body, id::HoldId, json::RawJson, name::AgentName, name::ToolName, time::Millis};
 use standfast_engine::model::{Live, Model, ModelFuture, ModelReply, Prompt};
-use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::settings::{Agent, FixedSettings, Settings};
 use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
 use standfast_engine::{Decision, Engine, NewRun, auth::Principal, clock::Clock};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
@@ -46,17 +46,17 @@ pub(crate) async fn refund(database: &Path) -> Result<Option<Body>, Box<dyn Erro
     let settings = Settings { agents: [(agent.clone(), Arc::new(cashier))].into(), ..Settings::usual() };
 
     let store = Arc::new(SqliteStore::open(&SqliteOptions::at(database))?);
-    let engine = Engine::new(store, Clock::system(), settings);
+    let engine = Engine::new(store, Clock::system(), FixedSettings::default(), settings);
     engine.work();
     let (me, patience, message) = (Principal::local(), Millis::seconds(60), Message::text("Refund p-7"));
-    let run = engine.start(&me, NewRun { agent, session: None, message, once: None }).await?;
+    let run = engine.submit().start(&me, NewRun { agent, session: None, message, once: None }).await?;
     engine.reads().needs_somebody(&me, run, None, patience).await?;
-    let key = engine.run(&me, run).await?.run.state.holds.first().ok_or("nothing is held")?.key;
+    let key = engine.reads().run(&me, run).await?.run.state.holds.first().ok_or("nothing is held")?.key;
     let (hold, wanted) = (HoldId { run, key }, Choice::Approve);
     let approval = Decision { hold, wanted, digest: None, revision: None, once: None };
-    engine.decide(&me, approval).await?;
+    engine.submit().decide(&me, approval).await?;
     engine.reads().needs_somebody(&me, run, None, patience).await?;
-    let result = engine.run(&me, run).await?.result;
+    let result = engine.reads().run(&me, run).await?.result;
     engine.drain(Millis::seconds(5)).await;
     Ok(result)
 }

@@ -21,7 +21,7 @@ pub struct CardKey {
     found_at: Option<String>,
 }
 
-/// Why a text is no key.
+/// Why a text is not a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not an Ed25519 key in PKCS#8; create one with `openssl genpkey -algorithm ed25519`")]
 pub struct NoCardKey;

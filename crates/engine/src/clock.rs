@@ -1,9 +1,9 @@
 //! Time, randomness and ids: the one file that takes them from the system.
 //!
-//! Everything else gets them as arguments, and sleeps by the clock too. A virtual clock stands still until it is told to
-//! go on, for scenarios that wait for weeks (`standing.rs`); one that was made from a seed also draws everything from it.
+//! Everything else gets them as arguments, and sleeps by the clock too. A virtual clock stands still until it is moved
+//! on, for scenarios that wait for weeks (`manual.rs`); one that was made from a seed also draws everything from it.
 
-mod standing;
+mod manual;
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -17,7 +17,7 @@ use standfast_core::id::{Incarnation, RunId, StorageKind};
 use standfast_core::name::Tenant;
 use standfast_core::time::{Millis, Timestamp};
 
-pub use standing::Standing;
+pub use manual::ManualClock;
 
 /// Says what time it is, and lets tasks sleep. A handle: clones of a virtual clock show the same time.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub enum Clock {
         ahead: Arc<AtomicI64>,
     },
     /// Stands still until it is moved.
-    Virtual(Arc<Standing>),
+    Virtual(Arc<ManualClock>),
 }
 
 impl Clock {
@@ -55,7 +55,7 @@ impl Clock {
     /// One that stands at this instant.
     #[must_use]
     pub fn standing_at(at: Timestamp) -> Clock {
-        Clock::Virtual(Arc::new(Standing::at(at)))
+        Clock::Virtual(Arc::new(ManualClock::at(at)))
     }
 
     /// The instant now.
@@ -76,6 +76,22 @@ impl Clock {
             ),
             Clock::Virtual(time) => time.now(),
         }
+    }
+
+    /// The instant now in microseconds since 1970: for what is measured, never for what is decided.
+    #[must_use]
+    pub fn micros(&self) -> u64 {
+        let micros = match self {
+            Clock::System { began_at, began, ahead } => {
+                let passed = i64::try_from(began.elapsed().as_micros()).unwrap_or(i64::MAX);
+                began_at
+                    .saturating_add(ahead.load(Ordering::Relaxed))
+                    .saturating_mul(1_000)
+                    .saturating_add(passed)
+            }
+            Clock::Virtual(time) => time.now().0.saturating_mul(1_000),
+        };
+        u64::try_from(micros).unwrap_or(0)
     }
 
     /// From now on goes by a time that is so much ahead of this machine's own. Answers by how much that moved it. What is

@@ -2,13 +2,13 @@
 //!
 //! [`Commit::commit`] changes a run that exists, [`Commit::commit_jointly`] several at once, [`Commit::commit_start`] begins
 //! one, [`Commit::commit_restored`] one that was made of its execution state. All settle in the background: the
-//! caller may hang up, and whoever drives or follows the run hears of it all the same. `drive.rs` is the only other file
+//! caller may hang up, and whoever drives or follows the run is notified all the same. `drive.rs` is the only other file
 //! that has a pipeline; it pushes the same [`Change`]s and settles them while it works. What is written beside events is
 //! said by the caller and completed in [`Commit::order`]: who may see new holds, who is notified.
-//! `idempotency.rs` lets a request be sent again, `shown.rs` notes what callers were shown.
+//! `idempotency.rs` lets a request be sent again, `hold_marks.rs` notes what callers were shown.
 
+mod hold_marks;
 mod idempotency;
-mod shown;
 
 use std::sync::Arc;
 
@@ -32,12 +32,13 @@ use tokio::sync::oneshot;
 
 use super::EngineError;
 use super::host::Host;
-use super::log::{Log, audience_member, log_events};
+use super::log::{Log, audience_member, log_events, trace_decided};
 use super::wakes::Wakes;
 use crate::auth::{Approvers, Party};
+use crate::request_context;
 
+pub use hold_marks::{HoldMarks, ImpliedHold, ShownHold, ShownHolds};
 pub use idempotency::IdempotencyKey;
-pub use shown::{HoldMarks, ImpliedHold, ShownHold, ShownHolds};
 
 /// Commands for one append: who sends them, by what right, and what is written with them.
 #[derive(Debug, Clone)]
@@ -115,10 +116,10 @@ impl Commit {
         for (base, change) in others {
             orders.push((base.clone(), self.order_for(&base, change).await?));
         }
-        let (wakes, store) = (self.wakes.clone(), self.log.store.clone());
+        let (wakes, log) = (self.wakes.clone(), self.log.clone());
         let (committed, answer) = oneshot::channel();
         self.host.spawn(async move {
-            let settled = append_jointly(&store, lead, orders).await;
+            let settled = append_jointly(&log.store, lead, orders).await;
             for (row, events) in settled.iter().flat_map(|settled| settled.rows.iter().zip(&settled.events)) {
                 log_events(&row.run, events);
                 wakes.wake(row.run.facts.id);
@@ -127,7 +128,16 @@ impl Commit {
                 }
             }
             wakes.wake_worker();
+            let traced: Vec<_> = match (&settled, &log.host.fixed.traces) {
+                (Ok(settled), Some(_)) => settled.decided.iter().zip(&settled.events).collect(),
+                (Ok(_), None) | (Err(_), _) => Vec::new(),
+            };
+            let clone = |(holds, events): (&Vec<_>, &Vec<_>)| (holds.clone(), events.clone());
+            let traced: Vec<_> = traced.into_iter().map(clone).collect();
             let _ = committed.send(settled);
+            for (holds, events) in traced {
+                trace_decided(&log, &holds, &events).await;
+            }
         });
         Ok(answer.await.map_err(|_| stopping())??.outcome?)
     }
@@ -212,7 +222,7 @@ impl Commit {
             authority: authority.role,
             counts_for: authority.counts_for,
             recorded: authority.recorded,
-            over_soft_cap: false,
+            origin: request_context::origin(),
         };
         Order { commands, given, writes }
     }
@@ -256,9 +266,9 @@ impl Commit {
         Ok(self.commit(base, Change::new(Actor::Clock, vec![command])).await?.answer)
     }
 
-    /// Puts a run aside whose rows or log cannot be read. Everything else goes on.
+    /// Quarantines a run whose rows or log cannot be read. Everything else goes on.
     pub(crate) async fn quarantine(&self, run: RunId, why: &str) {
-        tracing::error!(%run, why, "quarantined: failed to load execution state");
+        tracing::error!(%run, why, "commit: quarantined: failed to load execution state");
         if let Err(error) = self.log.store.quarantine(run, why.to_owned()).await {
             tracing::warn!(%run, %error, "commit: could not quarantine the run; will retry when it is next due");
         }
@@ -268,15 +278,15 @@ impl Commit {
     /// A lease that lasts as long as there is something to do.
     pub(crate) fn while_busy(&self) -> LeaseRule {
         let now = self.host.clock.now();
-        LeaseRule::WhileBusy { node: self.host.node, now, until: now.plus(self.host.settings().fixed.lease) }
+        LeaseRule::WhileBusy { node: self.host.node, now, until: now.plus(self.host.fixed.lease) }
     }
 
-    /// Settles in the background: the caller may hang up, and whoever drives or follows the run hears of it all the same.
+    /// Settles in the background: the caller may hang up, and whoever drives or follows the run is notified all the same.
     async fn settled(&self, mut pipeline: Pipeline) -> Result<CommitResult, EngineError> {
         let (committed, answer) = oneshot::channel();
-        let (wakes, settings) = (self.wakes.clone(), self.host.settings());
+        let (wakes, host, log) = (self.wakes.clone(), self.host.clone(), self.log.clone());
         self.host.spawn(async move {
-            let waiting = settings.fixed.telemetry.write();
+            let waiting = host.fixed.telemetry.write();
             let mut settlement = pipeline.settle().await;
             drop(waiting);
             let row = pipeline.durable().cloned();
@@ -288,6 +298,8 @@ impl Commit {
                 settlement.done.iter().for_each(|settled| log_events(&row.run, &settled.events));
             }
             wakes.wake_worker();
+            let decided = settlement.done.iter().filter(|settled| !settled.decided.is_empty()).cloned();
+            let traced: Option<Vec<_>> = host.fixed.traces.as_ref().map(|_| decided.collect());
             let outcome = match (settlement.failed, settlement.done.pop(), row) {
                 (Some(error), _, _) => Err(error.into()),
                 (None, Some(settled), Some(row)) => {
@@ -296,6 +308,9 @@ impl Commit {
                 (None, _, _) => Err(EngineError::NotFound),
             };
             let _ = committed.send(outcome);
+            for settled in traced.into_iter().flatten() {
+                trace_decided(&log, &settled.decided, &settled.events).await;
+            }
         });
         answer.await.map_err(|_| stopping())?
     }

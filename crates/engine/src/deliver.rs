@@ -3,12 +3,17 @@
 //! A kind says how an event becomes a request and how that is signed; a surface brings it along. `rounds.rs` takes
 //! notices that are due, reads the log, sends in order for each subscription and run, and settles; it knows no kind.
 //! `crate::secrets` has the scheme of Standard Webhooks, and seals the secrets that receivers brought along. `subscriptions.rs`
-//! says who is notified of what, `remote_cancel.rs` cancels tasks elsewhere that no run waits for; [`FileCopies`] are told of the runs
+//! says who is notified of what, `channels.rs` does so for the people and rooms that the configuration names, `channel_posts.rs`
+//! remembers what was posted there, `digests.rs` gathers what somebody wants in one message, `remote_cancel.rs` cancels tasks elsewhere that no run waits for; [`FileCopies`] are notified of the runs
 //! that changed in the same way. What is stored of receivers is in `receivers`.
 
+mod channel_posts;
+mod channels;
+mod digests;
 mod places;
 mod remote_cancel;
 mod rounds;
+mod spans;
 mod subscriptions;
 
 use std::sync::{Arc, OnceLock};
@@ -16,8 +21,9 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::BoxFuture;
 use standfast_core::event::Envelope;
 use standfast_core::id::{RunId, Seq};
+use standfast_core::name::UserId;
 use standfast_core::run::Facts;
-use standfast_core::time::Timestamp;
+use standfast_core::time::{Millis, Timestamp};
 use standfast_store::SessionKey;
 
 use super::EngineError;
@@ -27,12 +33,14 @@ use super::log::{HoldView, Log, Views};
 use super::nodes::Nodes;
 use super::receivers::{Callbacks, Receiver};
 use super::wakes::Wakes;
-use crate::auth::Principal;
+use crate::auth::{Principal, Scope};
+use crate::settings::Channel;
 
 use places::Hosts;
 use rounds::{DeliveryOutcome, old_secret_until};
 
 use crate::secrets::SigningSecret;
+pub use channel_posts::ChannelPosts;
 pub use subscriptions::{NewSubscription, SubscriptionView, Subscriptions, USUAL_EVENTS, hears};
 
 /// Tells the outside what happened to runs.
@@ -76,9 +84,24 @@ pub trait ReceiverKind: Send + Sync {
     /// The request that tells this; none when there is nothing to tell.
     fn request(&self, telling: &Delivery<'_>) -> Option<DeliveryRequest>;
 
-    /// Whether a receiver that was told this is told nothing more, and can be forgotten.
+    /// Sends by another way than a request; none for a kind that is sent one.
+    fn send<'a>(&'a self, _telling: &'a Delivery<'a>) -> Option<BoxFuture<'a, Result<(), SendFailure>>> {
+        None
+    }
+
+    /// Whether the notice of an open hold has the approval link of its receiver.
+    fn wants_link(&self, _event: &Envelope, _hold: &HoldView) -> bool {
+        false
+    }
+
+    /// Whether this is the last notice of a receiver, which can then be forgotten.
     fn is_last(&self, _receiver: &Receiver, _event: &Envelope) -> bool {
         false
+    }
+
+    /// What the owner of a receiver must be allowed to do, at each delivery.
+    fn needs(&self) -> Scope {
+        Scope::RunsRead
     }
 
     /// Whether receivers of a run also hear what its sub-runs ask.
@@ -100,7 +123,7 @@ pub trait ReceiverKind: Send + Sync {
 pub struct FrameSource<'a> {
     /// What answers.
     pub views: &'a Views,
-    /// Whoever is told.
+    /// The receiver.
     pub who: &'a Principal,
     /// What is known of the receiver.
     pub receiver: &'a Receiver,
@@ -123,14 +146,14 @@ pub struct Frame {
     pub body: String,
 }
 
-/// What is told, to whom.
+/// What is delivered, to whom.
 #[derive(Debug)]
 pub struct Delivery<'a> {
     /// The id of the subscription.
     pub subscription: &'a str,
     /// What is known of it.
     pub receiver: &'a Receiver,
-    /// What it is told.
+    /// The payload.
     pub what: DeliveryPayload<'a>,
     /// The instant of this try.
     pub now: Timestamp,
@@ -140,9 +163,53 @@ pub struct Delivery<'a> {
     pub brought: Option<&'a str>,
     /// The address that people reach this server by, for links.
     pub public_url: Option<&'a str>,
+    /// Who is reached, and how, where the configuration says it.
+    pub target: Option<ChannelTarget<'a>>,
 }
 
-/// What a receiver is told.
+/// Why something was not sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SendFailure {
+    /// Why not.
+    pub why: String,
+    /// How long whoever takes it wants to be left alone.
+    pub after: Option<Millis>,
+}
+
+impl From<String> for SendFailure {
+    fn from(why: String) -> SendFailure {
+        SendFailure { why, after: None }
+    }
+}
+
+impl From<&str> for SendFailure {
+    fn from(why: &str) -> SendFailure {
+        SendFailure::from(why.to_owned())
+    }
+}
+
+/// Somebody whom the configuration names, or a room of several, and how they are reached.
+#[derive(Clone, Copy)]
+pub struct ChannelTarget<'a> {
+    /// By what.
+    pub channel: &'a Channel,
+    /// Who; none of a room.
+    pub person: Option<&'a UserId>,
+    /// Where; nothing of a room, which is its channel.
+    pub address: &'a str,
+    /// What was posted there.
+    pub posts: &'a ChannelPosts,
+    /// Their approval link, as a whole address. A secret.
+    pub link: Option<&'a str>,
+}
+
+impl std::fmt::Debug for ChannelTarget<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ChannelTarget({:?} by {})", self.person, self.channel.name)
+    }
+}
+
+/// The payload for a receiver.
 #[derive(Debug)]
 pub enum DeliveryPayload<'a> {
     /// That it is reachable.
@@ -159,6 +226,15 @@ pub enum DeliveryPayload<'a> {
         /// The hold that it is about, as it is now.
         hold: Option<Box<HoldView>>,
     },
+    /// Everything that is pending, in one message.
+    Digest {
+        /// Names this message.
+        id: &'a str,
+        /// What is pending, oldest first.
+        holds: &'a [HoldView],
+        /// How many there are beyond those.
+        more: usize,
+    },
     /// Something in the kind's own words.
     Frame {
         /// Of which run.
@@ -171,7 +247,7 @@ pub enum DeliveryPayload<'a> {
 /// A request to a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryRequest {
-    /// The same every time that the same thing is told: receivers that have seen it need not look again.
+    /// The same for every delivery of the same thing: receivers that have seen it need not look again.
     pub id: String,
     /// Headers, with the signature.
     pub headers: Vec<(String, String)>,

@@ -2,14 +2,15 @@
 //!
 //! `think.rs` asks the model, `act.rs` starts calls and reports what they did, `sub_runs.rs` looks after sub-runs,
 //! `appends.rs` writes and keeps the lease, `known_log.rs` is what it knows while some of that is on its way, `guard.rs` has the right to drive, `pool.rs` says how many runs of an agent are
-//! worked on at once, `mishaps.rs` is what becomes of a run when driving it fails. A run is driven once at a time in a process, whoever asks for it; between processes the sequence
+//! worked on at once, `mishaps.rs` is what becomes of a run when driving it fails, `spans.rs` its spans. A run is driven once at a time in a process, whoever asks for it; between processes the sequence
 //! tells who was first. What was handed over is kept until it is durable: a result is never asked for again, nor is a
 //! reply that was asked with what is stored. A lease always has somebody who works under it, or is about to give it back.
 
 pub(crate) mod account;
 mod act;
 mod appends;
-mod denied;
+mod budgets;
+mod denials;
 pub(crate) mod effects;
 pub(crate) mod grants;
 mod guard;
@@ -21,6 +22,9 @@ mod mishaps;
 mod missing_pins;
 mod pool;
 mod preconditions;
+mod read_only_call;
+mod reconcile;
+mod spans;
 mod sub_runs;
 mod think;
 mod work_time;
@@ -34,11 +38,12 @@ use standfast_core::command::{Command, Start};
 use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
-use standfast_core::event::Envelope;
-use standfast_core::id::RunId;
+use standfast_core::event::{Envelope, OrphanCause};
+use standfast_core::id::{RunId, Seq};
 use standfast_core::next::{NextStep, next};
 use standfast_core::policy::Verdicts;
 use standfast_core::project::{HoldRow, RunRow};
+use standfast_core::reconcile::Reconciliation;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::{CallAttempt, Facts};
 use standfast_core::time::{Millis, Timestamp};
@@ -58,6 +63,7 @@ use super::wakes::{Deltas, RestSlot, RestTicket, RunListener, Wakes, rest_slot};
 use crate::tool::Outcome;
 use guard::DrivenRun;
 use missing_pins::MissingPin;
+use spans::DriveSpan;
 use work_time::WorkedTime;
 
 pub(crate) use guard::DriveGuard;
@@ -73,7 +79,7 @@ pub(crate) struct TakenRun {
     pub(crate) log: Arc<Vec<Envelope>>,
 }
 
-/// What somebody's request came to: it is durable, and its run goes on.
+/// The result of somebody's request: it is durable, and its run goes on.
 #[derive(Debug)]
 pub struct Acceptance {
     /// What was decided.
@@ -92,7 +98,7 @@ impl From<Answer> for Acceptance {
 struct Request {
     /// Who waits to hear what became of it.
     accepted: AcceptanceSender,
-    /// Where they find what the run came to.
+    /// Where they find the run as it came to rest.
     rest: RestSlot,
     rivals: Rivals,
 }
@@ -182,8 +188,10 @@ impl Drives {
             Some(Request { accepted, rest, rivals }) => (Some(accepted), Some(rest), rivals),
             None => (None, None, Rivals::None),
         };
+        let since = pipeline.durable().map_or(Seq(0), |row| row.run.state.seq);
         let drive = Drive {
             run,
+            traced: DriveSpan::begin(drives.host.fixed.traces.as_ref(), since),
             worked: WorkedTime::before(&drives, &pipeline, &log),
             pipeline,
             log,
@@ -213,8 +221,10 @@ impl Drives {
             _slot: slot,
         };
         let drives = drive.drives.clone();
+        // It is large, and everything around it would have room for it once more.
+        let driving = Box::pin(drive.until_it_waits());
         let driven = async move {
-            if let Err(panic) = AssertUnwindSafe(drive.until_it_waits()).catch_unwind().await {
+            if let Err(panic) = AssertUnwindSafe(driving).catch_unwind().await {
                 drives.after_panic(run, panic).await;
             }
         };
@@ -224,7 +234,7 @@ impl Drives {
 
     /// How often whoever drives a run says that it is still there.
     fn renewal(&self) -> Millis {
-        Millis(self.host.settings().fixed.lease.0 / 3)
+        Millis(self.host.fixed.lease.0 / 3)
     }
 }
 
@@ -234,17 +244,19 @@ struct Drive {
     pub(super) pipeline: Pipeline,
     /// The run's events, as far as they are durable.
     pub(super) log: Arc<Vec<Envelope>>,
+    /// Its span, where traces are on.
+    traced: Option<DriveSpan>,
     /// Where whoever began this drive finds what the run came to.
     rest: Option<RestSlot>,
     /// The holds that were decided since it began, for them.
     decided: Vec<HoldRow>,
-    /// Whether what the run came to was left for them, and nothing was written since.
+    /// Whether the run at rest was left for them, and nothing was written since.
     is_rest_left: bool,
     /// How long the run has worked.
     worked: WorkedTime,
     /// Who waits to hear that what they wished is durable.
     accepted: Option<AcceptanceSender>,
-    /// Whether what they wished may lose to somebody else's wish, so that nobody outside hears of it before it is durable.
+    /// Whether what they wished may lose to somebody else's wish, so that nobody outside sees it before it is durable.
     may_lose: bool,
     /// Whether what they wished was not written, so that there is nothing to drive.
     is_void: bool,
@@ -262,7 +274,7 @@ struct Drive {
     is_lost: bool,
     /// The latest refusal among what settled last.
     refused: Option<Refusal>,
-    /// Whether a question to people was opened and not told of yet.
+    /// Whether a question to people was opened and not logged yet.
     asks_people: bool,
     /// The receivers of runs above that hear what this one asks.
     pub(super) above: Vec<NoticeRule>,
@@ -286,6 +298,13 @@ enum ToolEnd {
     Ran(Outcome),
     /// It was too late for it; nothing happened.
     TooLate,
+    /// Nobody knows what an earlier start of it did, and what was said of that.
+    Reconciled {
+        /// Why nobody knows.
+        why: OrphanCause,
+        /// What was said.
+        said: Box<Reconciliation>,
+    },
 }
 
 /// Whether there is more to do.
@@ -301,7 +320,7 @@ impl Drive {
             match step {
                 Ok(Step::GoOn) => {}
                 Ok(Step::Stop) => break true,
-                // Nothing was written, and whoever wished it has been told so: it must not happen later.
+                // Nothing was written, and whoever wished it has got the error: it must not happen later.
                 Err(_) if self.is_void => break true,
                 Err(error) if self.recovers_from(&error).await => {}
                 Err(EngineError::Store(StoreError::Corrupt { why, .. })) => {
@@ -315,6 +334,7 @@ impl Drive {
             }
             step = self.step().await;
         };
+        spans::end_span(&self);
         self.leave(ended_well).await;
     }
 
@@ -421,15 +441,15 @@ impl Drive {
         Ok(true)
     }
 
-    /// S0-33: a pause is no failure, and is told as what it is.
+    /// S0-33: a pause is not a failure, and is logged as what it is.
     fn tell_of_pause(&mut self) {
         let Some(run) = self.pipeline.tip().filter(|run| run.is_held()) else { return };
         if !std::mem::take(&mut self.asks_people) {
             return;
         }
         match run.state.last_decider {
-            None => tracing::info!(run = %self.run, "run {} paused for user input", self.run),
-            Some(_) => tracing::info!(run = %self.run, "run {} paused again for user input", self.run),
+            None => tracing::info!(run = %self.run, "drive: run {} paused for user input", self.run),
+            Some(_) => tracing::info!(run = %self.run, "drive: run {} paused again for user input", self.run),
         }
     }
 

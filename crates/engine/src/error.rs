@@ -4,6 +4,7 @@
 
 use standfast_core::name::{AgentName, SessionId};
 use standfast_core::refusal::Refusal;
+use standfast_core::time::Millis;
 use standfast_store::StoreError;
 
 use crate::auth::Scope;
@@ -46,13 +47,22 @@ pub enum EngineError {
     /// The caller's credential is not for this.
     #[error("this needs a key with the scope {0}")]
     MissingScope(Scope),
+    /// A rule wants whoever approves to have signed in lately, and the caller has not.
+    #[error(
+        "approving this needs a sign-in at the identity provider within the last {max_age}, and keys and links are none: sign in \
+         again on the page of the hold, or with `standfast login --fresh URL`, and approve once more; denying needs none"
+    )]
+    StaleSignIn {
+        /// How long ago it may have been.
+        max_age: Millis,
+    },
     /// There is nothing with this id that the caller may see.
     #[error("not found")]
     NotFound,
 }
 
 impl EngineError {
-    /// The rule that said no, if one did.
+    /// The rule that denied it, if one did.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
@@ -63,6 +73,7 @@ impl EngineError {
             | EngineError::KeyReused { .. }
             | EngineError::SessionClosed { .. }
             | EngineError::MissingScope(_)
+            | EngineError::StaleSignIn { .. }
             | EngineError::NotFound => None,
         }
     }

@@ -16,13 +16,15 @@ use tracing::Instrument as _;
 use super::EngineError;
 use crate::auth::Approvers;
 use crate::clock::{self, Clock};
-use crate::settings::{Access, Agent, Settings, Webhooks};
+use crate::settings::{Access, Agent, FixedSettings, Settings, Webhooks};
 
 /// The process that the engine lives in.
 pub(crate) struct Host {
     pub(crate) clock: Clock,
     /// This start of this node.
     pub(crate) node: Incarnation,
+    /// What no reload changes.
+    pub(crate) fixed: FixedSettings,
     settings: RwLock<Arc<Settings>>,
     /// How often the settings were changed.
     reloads: watch::Sender<u64>,
@@ -39,10 +41,11 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(clock: Clock, settings: Settings) -> Host {
+    pub(crate) fn new(clock: Clock, fixed: FixedSettings, settings: Settings) -> Host {
         Host {
             node: clock.incarnation(),
             clock,
+            fixed,
             settings: RwLock::new(Arc::new(settings)),
             reloads: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
@@ -58,8 +61,7 @@ impl Host {
         self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Goes on with other settings. What a process has only once stays: its tenant, its lease and poll times, its
-    /// connections and what it measures.
+    /// Goes on with other settings.
     pub(crate) fn reload(&self, new: Settings) {
         let old = self.settings();
         // The same provider goes on with the keys that it has.
@@ -69,7 +71,6 @@ impl Host {
             new.access
         };
         let kept = Settings {
-            fixed: old.fixed.clone(),
             access,
             webhooks: Webhooks { key: new.webhooks.key.or_else(|| old.webhooks.key.clone()), ..new.webhooks },
             ..new

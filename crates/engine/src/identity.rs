@@ -3,9 +3,12 @@
 //! The store is asked each time, so that a key works as soon as it is made and stops as soon as it is revoked. Scopes
 //! are checked below every surface (`needs` in `log/visibility.rs`): all changes come through the engine, so no route can forget it. A subscription
 //! outlives its request, so its owner is identified again for each delivery: by the key that they had, or by the latest
-//! token that they showed, of which the server keeps what it said until it expires.
+//! token that they showed, of which the server keeps what it said until it expires. `session_rows.rs` is what is stored of
+//! sessions, `browser_sessions.rs` what they let do, `sign_ins.rs` how one begins at an identity provider.
 
 mod browser_sessions;
+mod session_rows;
+mod sign_ins;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,13 +18,15 @@ use standfast_core::name::{GroupName, InboxName, RoleName, Tenant, UserId};
 use standfast_core::time::Timestamp;
 use standfast_store::{SealedChange, StoreError};
 
+use self::session_rows::SessionRows;
 use super::EngineError;
 use super::host::Host;
 use super::log::Log;
 use crate::auth::{ApiKey, Identification, IdentityProvider, NotLetIn, Principal, Scope, stands_for};
 use crate::settings::Auth;
 
-pub use browser_sessions::BrowserSession;
+pub use browser_sessions::{Activity, BrowserSession, SessionSource, SignInView};
+pub use sign_ins::{BegunSignIn, CommandLineOffer, FinishedSignIn, SignInFailure, bound_nonce};
 
 /// The column that rights are sealed for.
 const COLUMN: &str = "rights";
@@ -39,6 +44,33 @@ struct TokenRights {
     inboxes: BTreeSet<InboxName>,
     issued_at: Timestamp,
     expires_at: Timestamp,
+}
+
+impl TokenRights {
+    /// What a token said of its holder; none of somebody who is known by something else.
+    fn of(who: &Principal) -> Option<TokenRights> {
+        let Identification::Token { issued_at, expires_at, .. } = who.by else { return None };
+        Some(TokenRights {
+            groups: who.groups.clone(),
+            roles: who.roles.clone(),
+            scopes: who.scopes.clone(),
+            inboxes: who.inboxes.clone(),
+            issued_at,
+            expires_at,
+        })
+    }
+
+    /// Nothing at all.
+    fn none(now: Timestamp) -> TokenRights {
+        TokenRights {
+            groups: BTreeSet::new(),
+            roles: BTreeSet::new(),
+            scopes: BTreeSet::new(),
+            inboxes: BTreeSet::new(),
+            issued_at: now,
+            expires_at: now,
+        }
+    }
 }
 
 /// The latest tokens that this node has seen.
@@ -61,7 +93,7 @@ impl SeenTokens {
     }
 }
 
-/// Whoever made a subscription, as they were then. What they may see is worked out anew for each delivery.
+/// Whoever made a subscription, as they were then. What they may see is worked out again for each delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// Who they are.
@@ -114,12 +146,18 @@ impl Owner {
 pub struct Identity {
     host: Arc<Host>,
     log: Arc<Log>,
+    rows: SessionRows,
     seen_tokens: SeenTokens,
 }
 
 impl Identity {
     pub(crate) fn new(log: Arc<Log>) -> Identity {
-        Identity { host: log.host.clone(), log, seen_tokens: SeenTokens::default() }
+        Identity {
+            host: log.host.clone(),
+            rows: SessionRows::new(log.clone()),
+            log,
+            seen_tokens: SeenTokens::default(),
+        }
     }
 
     /// Whom a key stands for; none when it opens nothing.
@@ -136,30 +174,28 @@ impl Identity {
         token: &str,
     ) -> Result<Principal, NotLetIn> {
         let who = issuer.identify(token, &self.host.clock).await?;
-        if let Identification::Token { issued_at, expires_at } = who.by
-            && self.seen_tokens.is_news(&who, (issued_at, expires_at))
-            && let Err(error) = self.keep_rights(&who, false).await
+        self.note_rights(&who).await;
+        Ok(who)
+    }
+
+    /// Has what a newer token says count for the subscriptions of its holder.
+    async fn note_rights(&self, who: &Principal) {
+        if let Identification::Token { issued_at, expires_at, .. } = who.by
+            && self.seen_tokens.is_news(who, (issued_at, expires_at))
+            && let Err(error) = self.keep_rights(who, false).await
         {
             tracing::warn!(user = %who.user, %error, "auth: the rights of a newer token were not stored; deliveries go by the older one");
         }
-        Ok(who)
     }
 
     /// Keeps what the token of somebody says, for their subscriptions. Without `is_needed` only where something of an older
     /// token is kept: whoever has no subscriptions needs nothing.
     pub(crate) async fn keep_rights(&self, who: &Principal, is_needed: bool) -> Result<(), StoreError> {
-        let Identification::Token { issued_at, expires_at } = who.by else { return Ok(()) };
+        let Some(rights) = TokenRights::of(who) else { return Ok(()) };
+        let (issued_at, expires_at) = (rights.issued_at, rights.expires_at);
         let settings = self.host.settings();
         let Some(key) = &settings.webhooks.key else { return Ok(()) };
         let (tenant, name) = (who.tenant.clone(), rights_name(&who.user));
-        let rights = TokenRights {
-            groups: who.groups.clone(),
-            roles: who.roles.clone(),
-            scopes: who.scopes.clone(),
-            inboxes: who.inboxes.clone(),
-            issued_at,
-            expires_at,
-        };
         for _ in 0..5 {
             let before = self.log.store.sealed(tenant.clone(), name.clone()).await?;
             if before.is_none() && !is_needed {
@@ -183,16 +219,20 @@ impl Identity {
         Err(StoreError::Unavailable { why: "the rights of a token are being changed by others".into() })
     }
 
-    /// Whoever made a subscription, with the rights that they have at this instant; or why they have none any more.
+    /// Whoever made a subscription, with the rights that they have at this instant; or why they have none any more, or not the one
+    /// that is needed to be notified.
     pub(crate) async fn owner_now(
         &self,
         tenant: &Tenant,
         owner: &Owner,
+        needs: Scope,
     ) -> Result<Result<Principal, String>, StoreError> {
         let settings = self.host.settings();
         let auth = &settings.access.auth;
-        // Nobody is told from anybody here: whoever subscribed is as good as whoever looks.
-        if matches!(auth, Auth::Local) {
+        // People are not distinguished here: whoever subscribed is as good as whoever looks. Whom the configuration names is
+        // somebody all the same.
+        let is_configured = owner.by == Some(Identification::Configured);
+        if matches!(auth, Auth::Local) && !is_configured {
             return Ok(Ok(owner.principal(tenant.clone())));
         }
         let found = match &owner.by {
@@ -204,7 +244,16 @@ impl Identity {
                 Err("this server does not accept tokens any more".to_owned())
             }
             Some(Identification::Token { .. }) => self.token_now(tenant, owner).await?,
-            Some(Identification::Local) => {
+            Some(Identification::Configured) if settings.room(tenant, &owner.user).is_some() => {
+                Ok(Principal::room(tenant.clone(), owner.user.clone()))
+            }
+            Some(Identification::Configured) => {
+                let named = settings.person(tenant, &owner.user);
+                named.map(|person| person.principal(&owner.user, Identification::Configured)).ok_or_else(
+                    || format!("{} is not among the people of the configuration any more", owner.user),
+                )
+            }
+            Some(Identification::Local | Identification::Link) => {
                 Err("it was created before this server asked for keys or tokens".to_owned())
             }
             None => self.keys_now(tenant, owner).await?,
@@ -216,8 +265,8 @@ impl Identity {
         if who.user != owner.user || who.tenant != *tenant {
             return Ok(Err("the credential that created it belongs to somebody else now".to_owned()));
         }
-        if !who.has(Scope::RunsRead) {
-            let why = format!("the credential of {} has no scope {}", who.user, Scope::RunsRead);
+        if !who.has(needs) {
+            let why = format!("the credential of {} has no scope {needs}", who.user);
             return Ok(Err(why));
         }
         Ok(Ok(who))
@@ -247,7 +296,7 @@ impl Identity {
         if self.host.clock.now() >= expires_at {
             return Ok(Err(format!("the latest token of {} has expired", owner.user)));
         }
-        let by = Identification::Token { issued_at, expires_at };
+        let by = Identification::Token { issued_at, expires_at, signed_in_at: None };
         Ok(Ok(Principal {
             tenant: tenant.clone(),
             user: owner.user.clone(),

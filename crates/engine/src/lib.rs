@@ -3,13 +3,14 @@
 //! Components own their state and depend in one direction: `host` (process) ← `log` (what is stored, and what is shown of it)
 //! ← `wakes` ← `commit` (the one write path) ← `drive` (one run until it waits or ends) ← `work` (what a node does by
 //! itself). `reads` (lists, waiting) uses log and wakes; `deliver` uses log and commit; `receivers` (who is notified),
-//! `identity` and `nodes` are below drive and deliver; `submit` (what callers ask for) is above all of them. [`Engine`] only
-//! forwards and hands them out. A held run is known to none of them: it is rows.
+//! `identity` and `nodes` are below drive and deliver; `submit` (what callers ask for) is on drive, reads, receivers
+//! and what is below them. [`Engine`] hands them out, and forwards what is the process's. A held run is known to none of them: it is rows.
 //!
 //! Beside the components: `policy` and `auth` work out verdicts and authority before the core is asked; `settings` say what a
 //! server is made of; `tool` and `model` are what it asks of tools and models, which are crates of their own; `clock` is the
 //! one file that reads time and draws randomness. `secrets` and `vault` keep what must not be read, `outbound` calls others,
-//! `telemetry` measures, `request_context` is what is measured of a request. No protocol, no provider and no configuration file is known here.
+//! `upstream` is what a gateway asks of whoever reaches the servers behind it, `telemetry` measures, `traces` are spans for a
+//! collector, `request_context` is what both know of a request. No protocol, no provider and no configuration file is known here.
 
 pub mod auth;
 pub mod card_key;
@@ -35,44 +36,44 @@ pub mod settings;
 mod submit;
 pub mod telemetry;
 pub mod tool;
+pub mod traces;
+pub mod upstream;
 pub mod vault;
 mod wakes;
 mod work;
 
 use std::sync::Arc;
 
-use standfast_core::command::Say;
-use standfast_core::decide::Answer;
-use standfast_core::event::Envelope;
-use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::Tenant;
-use standfast_core::run::Run;
 use standfast_core::time::Millis;
-use standfast_store::{Store, StoredRun};
+use standfast_store::Store;
 
-use auth::Principal;
 use clock::Clock;
-use settings::Settings;
+use settings::{FixedSettings, Settings};
 
 pub use commit::{HoldMarks, IdempotencyKey, ImpliedHold, ShownHold, ShownHolds};
 pub use deliver::{
-    Delivery, DeliveryPayload, DeliveryRequest, FileCopies, Frame, FrameSource, NewSubscription,
-    ReceiverKind, SubscriptionView, Subscriptions, USUAL_EVENTS, delivery_id, hears,
+    ChannelPosts, ChannelTarget, Delivery, DeliveryPayload, DeliveryRequest, FileCopies, Frame, FrameSource,
+    NewSubscription, ReceiverKind, SendFailure, SubscriptionView, Subscriptions, USUAL_EVENTS, delivery_id,
+    hears,
 };
 pub use drive::Acceptance;
 pub use error::EngineError;
-pub use identity::{BrowserSession, Identity, Owner};
+pub use identity::{
+    Activity, BegunSignIn, BrowserSession, CommandLineOffer, FinishedSignIn, Identity, Owner, SessionSource,
+    SignInFailure, SignInView, bound_nonce,
+};
 pub use log::{Drift, DriftKind, HoldView, JobView, KeptGrant, Revocation, RunView, Snapshot, Views};
 pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView, Nodes};
 pub use reads::{
-    DeadlineFilter, Follower, HistoryList, HoldAudience, HoldList, HoldOrder, HoldSearch, HoldsFound,
-    InboxView, Inboxes, JobList, Jobs, ListedRun, LookedUpRun, Metadata, News, PENDING, Reads, RecentRuns,
-    RequestView, RiskFilter, RunList, SessionError, SessionList, SessionName, SessionNow, SessionView,
-    Sessions, Step, TaskList, TaskView, WaitingSession, metadata,
+    DeadlineFilter, Follower, HistoryList, HoldAudience, HoldList, HoldListPart, HoldOrder, HoldSearch,
+    HoldsFound, InboxView, Inboxes, JobList, Jobs, ListedRun, LookedUpRun, LookedUpTask, Metadata, News,
+    PENDING, Reads, RecentRuns, RequestView, RiskFilter, RunList, SessionError, SessionList, SessionName,
+    SessionNow, SessionView, Sessions, Step, TaskList, TaskView, WaitingSession, metadata,
 };
 pub use receivers::{
-    Callback, CallbackDetails, CallbackView, Callbacks, Deactivation, JOB_RECEIVER, Receiver,
-    SubscriptionError,
+    AccountOffer, AccountRefusal, Callback, CallbackDetails, CallbackView, Callbacks, ChatAccount,
+    ChatAccounts, ClickResult, Deactivation, JOB_RECEIVER, Receiver, SubscriptionError,
 };
 pub use standfast_policy::grant::{
     Freedom, Grant, GrantCondition, GrantProposal, GrantReach, GrantRefusal, GrantRequest,
@@ -84,9 +85,10 @@ pub use standfast_store::{
 pub use submit::{
     Adjustment, CallReport, ClaimTask, Decision, DecisionSet, Decisions, GateDecision, GateError,
     GateOutcome, GateStart, GateState, GateView, Gates, GrantError, GrantState, GrantView, Grants,
-    HoldAdjustment, HoldDecision, LoginError, Logins, NewGate, NewRun, NewTask, ProposedCall, Report,
-    ReportBody, ReportError, Reports, RestoreError, RestoredState, SessionDeletion, Signature, StartedRun,
-    Submit, TaskQueue, TaskReport, Withdrawal, claimed_by,
+    HoldAdjustment, HoldDecision, IssuedLink, LinkError, LinkRefusal, Links, LoginAsked, LoginError, Logins,
+    LookedUpGate, NewGate, NewRun, NewTask, OpenedGate, OpenedLink, ProposedCall, Report, ReportBody,
+    ReportError, Reports, RestoreError, RestoredState, SessionDeletion, Signature, StartedRun, Submit,
+    TaskQueue, TaskReport, Withdrawal, claimed_by,
 };
 pub use wakes::{Delta, RestTicket};
 pub use work::StartupReport;
@@ -131,8 +133,8 @@ struct Parts {
 impl Engine {
     /// An engine on a store. Nothing runs before [`Engine::work`] or a message.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, clock: Clock, settings: Settings) -> Engine {
-        let host = Arc::new(Host::new(clock, settings));
+    pub fn new(store: Arc<dyn Store>, clock: Clock, fixed: FixedSettings, settings: Settings) -> Engine {
+        let host = Arc::new(Host::new(clock, fixed, settings));
         let log = Arc::new(Log::new(host.clone(), store));
         let (wakes, deltas) = (Arc::new(Wakes::default()), Arc::new(Deltas::default()));
         let nodes = Arc::new(Nodes::new(log.clone(), wakes.clone()));
@@ -146,7 +148,12 @@ impl Engine {
         let deliveries = Arc::new(Deliveries::new(nodes.clone(), wakes.clone(), callbacks.clone()));
         let subscriptions = Arc::new(Subscriptions::new(deliveries.clone()));
         let drives = Arc::new(Drives::new(commit, deltas, callbacks.clone()));
-        let submit = Arc::new(Submit::new(drives.clone(), callbacks.clone(), sessions.clone()));
+        let submit = Arc::new(Submit::new(
+            drives.clone(),
+            callbacks.clone(),
+            sessions.clone(),
+            Links::new(log.clone(), reads.clone(), nodes.clone()),
+        ));
         let parts = Parts {
             shown: HoldMarks::new(log, nodes.clone()),
             reports: Reports::new(submit.clone()),
@@ -171,15 +178,19 @@ impl Engine {
         Engine { parts: Arc::new(parts) }
     }
 
-    /// Agrees with the other nodes on the time and takes the first shards. Call it before anybody can ask for anything;
-    /// [`Engine::work`] keeps it up.
+    /// Agrees with the other nodes on the time and takes the first shards, and sees to it that people whom the configuration
+    /// names are notified of pending holds. Call it before anybody can ask for anything; [`Engine::work`] and
+    /// [`Engine::deliver`] keep it up.
     pub async fn join(&self) -> Result<(), EngineError> {
-        self.parts.nodes.join().await
+        self.parts.nodes.join().await?;
+        self.parts.deliveries.begin_channels().await;
+        Ok(())
     }
 
     /// Looks for due runs from now on, until the engine is dropped or dies.
     pub fn work(&self) {
         self.parts.work.begin();
+        self.parts.submit.keep_stand_ins();
     }
 
     /// Tells the outside from now on, until the engine stops. Each kind of receiver is brought along by whoever knows it.
@@ -202,9 +213,8 @@ impl Engine {
         self.parts.wakes.wake_worker();
     }
 
-    /// Goes on with other settings: agents, limits, who may call. Runs keep the definitions that they are pinned to; who
-    /// may decide, models, tools and limits are those of now. What a process has only once stays: its tenant, its
-    /// lease and poll times, its connections and what it measures.
+    /// Goes on with other settings: agents, limits, who may call. Runs keep the definitions that they are pinned to; who may
+    /// decide, models, tools and limits are those of now. What a process has only once ([`FixedSettings`]) stays.
     pub fn reload(&self, new: Settings) {
         self.parts.host.reload(new);
         self.parts.wakes.wake_worker();
@@ -236,7 +246,13 @@ impl Engine {
         &self.parts.host.clock
     }
 
-    /// What this server is made of.
+    /// What this process has only once: no reload changes it.
+    #[must_use]
+    pub fn fixed(&self) -> &FixedSettings {
+        &self.parts.host.fixed
+    }
+
+    /// What this server is made of now.
     #[must_use]
     pub fn settings(&self) -> Arc<Settings> {
         self.parts.host.settings()
@@ -342,68 +358,5 @@ impl Engine {
     #[must_use]
     pub fn tasks(&self) -> &TaskQueue {
         &self.parts.tasks
-    }
-
-    /// Begins a run: see [`Submit::start`].
-    pub async fn start(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
-        self.parts.submit.start(who, new).await
-    }
-
-    /// Says something more to a run: see [`Submit::say`].
-    pub async fn say(
-        &self,
-        who: &Principal,
-        run: RunId,
-        say: Say,
-        once: Option<IdempotencyKey>,
-    ) -> Result<Answer, EngineError> {
-        self.parts.submit.say(who, run, say, once).await
-    }
-
-    /// Stops a run: see [`Submit::cancel`].
-    pub async fn cancel(
-        &self,
-        who: &Principal,
-        run: RunId,
-        reason: Option<String>,
-        once: Option<IdempotencyKey>,
-    ) -> Result<Answer, EngineError> {
-        self.parts.submit.cancel(who, run, reason, once).await
-    }
-
-    /// Decides a hold: see [`Submit::decide`].
-    pub async fn decide(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
-        self.parts.submit.decide(who, decision).await
-    }
-
-    /// A run as it is stored: see [`Reads::load`].
-    pub async fn load(&self, run: RunId) -> Result<StoredRun, EngineError> {
-        self.parts.reads.load(run).await
-    }
-
-    /// The events of a run after a position: see [`Reads::events`].
-    pub async fn events(&self, run: RunId, after: Seq) -> Result<Vec<Envelope>, EngineError> {
-        self.parts.reads.events(run, after).await
-    }
-
-    /// Follows a run from the event after this one: see [`Reads::follow`].
-    #[must_use]
-    pub fn follow(&self, run: RunId, after: Seq) -> Follower {
-        self.parts.reads.follow(run, after)
-    }
-
-    /// A run, if the caller may see it: see [`Reads::run`].
-    pub async fn run(&self, who: &Principal, run: RunId) -> Result<RunView, EngineError> {
-        self.parts.reads.run(who, run).await
-    }
-
-    /// A hold, if the caller may see it: see [`Reads::hold`].
-    pub async fn hold(&self, who: &Principal, hold: HoldId) -> Result<HoldView, EngineError> {
-        self.parts.reads.hold(who, hold).await
-    }
-
-    /// The fold of a run, if the caller may see it: see [`Reads::see`].
-    pub async fn see(&self, who: &Principal, run: RunId) -> Result<Run, EngineError> {
-        self.parts.reads.see(who, run).await
     }
 }

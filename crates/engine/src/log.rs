@@ -4,15 +4,20 @@
 //! anything else of it is read, `snapshot.rs` is what one request reads of one run, `views.rs` and `jobs.rs` what is shown
 //! of it, `relatives.rs` looks at sub-runs and parents, `conversation.rs` says what came
 //! before a run in its session, `tenants.rs` knows whose runs there are, `remains.rs` what stays of
-//! a run that is erased, `lines.rs` what the operator's log says of events.
+//! a run that is erased, `lines.rs` what the operator's log says of events, `run_traces.rs` where its spans belong, `link_issues.rs`
+//! and `session_records.rs` what the audit says of approval links and of who signed in.
 
 mod conversation;
 mod drift;
 mod grants;
 mod jobs;
 mod lines;
+mod link_issues;
+pub(crate) mod refused_decisions;
 mod relatives;
 mod remains;
+mod run_traces;
+pub(crate) mod session_records;
 mod snapshot;
 mod tenants;
 mod views;
@@ -37,6 +42,7 @@ pub use grants::{KeptGrant, Revocation};
 pub use jobs::JobView;
 pub(crate) use lines::log_events;
 pub(crate) use remains::ErasedRun;
+pub(crate) use run_traces::{trace_decided, trace_of};
 pub use snapshot::Snapshot;
 pub use views::{HoldView, RunView, Views};
 pub(crate) use views::{asked, demands, recorded, result_of};
@@ -88,6 +94,12 @@ impl Log {
     pub(crate) async fn appends(&self, run: RunId, after: Seq) -> Result<Vec<Vec<Envelope>>, StoreError> {
         let links = self.store.links(run, after, usize::MAX).await?;
         self.opened(run, after, links).await
+    }
+
+    /// The events of a run's first append.
+    pub(crate) async fn opening(&self, run: RunId) -> Result<Vec<Envelope>, StoreError> {
+        let links = self.store.links(run, Seq(0), 1).await?;
+        Ok(self.opened(run, Seq(0), links).await?.into_iter().flatten().collect())
     }
 
     /// The events after a position in these links.

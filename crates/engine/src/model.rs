@@ -44,6 +44,8 @@ pub struct ModelReply {
     pub usage: Usage,
     /// The model that answered, when it is not the pinned one.
     pub model: Option<String>,
+    /// Why it stopped, in the provider's word: for what is measured, nothing is decided by it.
+    pub finish: Option<String>,
     /// Why there is no answer and never will be; then nothing else of the reply counts.
     pub gives_up: Option<GivesUp>,
 }
@@ -107,6 +109,11 @@ pub trait Model: Send + Sync {
     /// Whether it can also ask this model, for runs that are pinned to another one than its own.
     fn also_has(&self, _model: &str) -> bool {
         false
+    }
+
+    /// Who provides this model, by the names that OpenTelemetry has for them: for what is measured.
+    fn provider(&self, _model: &str) -> &'static str {
+        "custom"
     }
 
     /// Whether it replies within this process, so that nothing leaves it when it is asked. It may then be asked before what

@@ -2,7 +2,7 @@
 //! time it is, hearing what the others change.
 //!
 //! Nothing here is a lock. A node that claims outside its shards, hears no hint or counts time wrongly costs latency;
-//! who may write is told by the sequence. A store that only one process can have open is asked once: then this node is
+//! who may write is decided by the sequence. A store that only one process can have open is asked once: then this node is
 //! alone and has every shard.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
@@ -23,9 +23,12 @@ use super::log::Log;
 use super::wakes::Wakes;
 use crate::auth::{Principal, Scope};
 
-/// What this version can write beyond what older ones can read. Raised with each new kind of event; a kind is written
+/// What this version can write beyond what older ones can read. Raised with each new kind of event or actor; one is written
 /// only when no node that is there is older ([`Nodes::feature_level`]).
-pub const FEATURE_LEVEL: u32 = 1;
+pub const FEATURE_LEVEL: u32 = 2;
+
+/// From this level on nodes can read decisions by approval links.
+pub(crate) const LINK_LEVEL: u32 = 2;
 
 /// A look at the store's clock that took longer says less about the time than an earlier one did.
 const LOOK_MAX: Millis = Millis::seconds(2);
@@ -128,7 +131,7 @@ impl Nodes {
 
     /// The nodes that are there, the one that answers first.
     pub async fn list(&self, who: &Principal) -> Result<Vec<NodeView>, EngineError> {
-        if !who.is_admin() {
+        if !who.sees_all() {
             return Err(EngineError::MissingScope(Scope::Admin));
         }
         let view = |row: standfast_store::NodeRow| NodeView {
@@ -229,7 +232,7 @@ impl Nodes {
     /// A node is believed for three beats, and no longer than a run is its own: whoever takes over its shards finds its
     /// runs as soon as their leases run out.
     fn beat_every(&self) -> Millis {
-        Millis((self.host.settings().fixed.lease.0 / 5).max(1))
+        Millis((self.host.fixed.lease.0 / 5).max(1))
     }
 
     async fn turn(&self) -> Result<(), StoreError> {
@@ -281,7 +284,7 @@ impl Nodes {
     fn facts(&self) -> NodeFacts {
         let at_work = self.host.at_work.load(Ordering::Relaxed);
         NodeFacts {
-            name: self.host.settings().fixed.node_name.clone(),
+            name: self.host.fixed.node_name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             fold: FOLD_VERSION,
             level: FEATURE_LEVEL,

@@ -37,10 +37,10 @@ pub const NEEDS_NO_APPROVAL: &str = "tool:needs_no_approval";
 /// The rule of tools that a person would be asked about if the agent's runs were tracked (C29).
 pub const NO_TRACKING: &str = "agent:no_task_tracking";
 
-/// C29: what the model is told when such a tool is denied.
+/// C29: the text for the model when such a tool is denied.
 pub const NOT_TRACKED: &str = "Tool requires approval but task tracking not enabled";
 
-/// S0-30, C29: what whoever follows the run is told then (the sign, two spaces).
+/// S0-30, C29: the note for followers of the run then (the sign, two spaces).
 pub const DENYING: &str = "⚠️  Tool requires approval but task tracking not enabled, denying\n";
 
 /// The rule of calls that nobody can judge, because the policy cannot be read.
@@ -51,6 +51,15 @@ pub const NOT_LISTED: &str = "command:not_listed";
 
 /// The rule of calls that an outside worker asks about before it runs them.
 pub const WORKER_ASKS: &str = "worker:asks";
+
+/// The rule of questions that an agent of somebody else asks a person.
+pub const ASKS_A_PERSON: &str = "gate:asks_a_person";
+
+/// The rule of calls that would take from a budget and are run where nobody counts them.
+pub const NOT_COUNTED: &str = "budget:not_counted";
+
+/// The rule of calls whose effect has a name and which are run where nobody claims it.
+pub const NOT_CLAIMED: &str = "effect:not_claimed";
 
 /// The rule of calls that an outside worker only tells of.
 pub const WORKER_TELLS: &str = "worker:needs_no_approval";
@@ -113,6 +122,14 @@ pub fn of_proposal(
     let said = known_rule(rule).map(|rule| Verdict::new(asks, rule));
     let no = CallNo(run.state.calls_made + 1);
     verdicts.by_call.extend(said.map(|verdict| (no, verdict)));
+    if let (Some(agent), Ok(tool)) = (agent, ToolName::new(&call.tool)) {
+        let uncounted = counted_at_start(agent, &run.facts, &tool, &call.arguments);
+        let judge = Judge { agent, definition, facts: &run.facts, now };
+        let held = uncounted
+            .into_iter()
+            .filter_map(|(rule, why)| judge.tracked(verdict(Effect::Hold, rule, Some(why.to_owned()))?));
+        verdicts.by_call.extend(held.map(|verdict| (no, verdict)));
+    }
     verdicts
 }
 
@@ -136,6 +153,19 @@ pub fn of_gate(
     verdicts
 }
 
+/// The verdict on a question of a gate: nothing runs, and a person answers it.
+#[must_use]
+pub fn of_question(agent: &Agent) -> Verdicts {
+    let asked = known_rule(ASKS_A_PERSON).map(|rule| (CallNo(1), Verdict::new(Effect::Allow, rule)));
+    Verdicts { policy: agent.rules.digest(), by_call: asked.into_iter().collect(), ..Verdicts::default() }
+}
+
+/// Whether a rule forbids what a gate asks.
+#[must_use]
+pub fn denies(agent: &Agent, facts: &Facts, tool: &ToolName, call: &AskedCall) -> bool {
+    by_a_rule(agent, facts, tool, &call.arguments) == Some(Effect::Deny)
+}
+
 /// What the rules of the policy say of a call; none where it would only fall back on its default.
 #[must_use]
 pub fn by_a_rule(agent: &Agent, facts: &Facts, tool: &ToolName, arguments: &str) -> Option<Effect> {
@@ -147,6 +177,29 @@ pub fn by_a_rule(agent: &Agent, facts: &Facts, tool: &ToolName, arguments: &str)
         }
         Rules::Unreadable(_) => Some(Effect::Hold),
     }
+}
+
+/// What the start of a call would take from budgets or claim in the world: of each the rule that holds the call where it is
+/// run without a word of when it starts, so that nobody could do it, and why.
+#[must_use]
+pub fn counted_at_start(
+    agent: &Agent,
+    facts: &Facts,
+    tool: &ToolName,
+    arguments: &str,
+) -> Vec<(&'static str, &'static str)> {
+    let (mut takes, mut claims) = (false, agent.effect_keys.contains_key(tool));
+    if let Rules::Readable(policy) = &agent.rules
+        && (policy.has_budgets() || policy.names_effects())
+    {
+        let decision = policy.decide(&call_of(facts, tool, Some(arguments)), agent.tool_default(tool));
+        takes = !decision.budgets.is_empty();
+        claims |= !decision.effect_keys.is_empty();
+    }
+    let budget = "a rule with a budget matches, and a call that a worker runs elsewhere cannot be counted";
+    let effect = "its effect is to happen once, and a call that a worker runs elsewhere claims nothing";
+    let taken = takes.then_some((NOT_COUNTED, budget));
+    taken.into_iter().chain(claims.then_some((NOT_CLAIMED, effect))).collect()
 }
 
 /// The calls of a reply, numbered as they will be.
@@ -212,10 +265,13 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// What the rules say, and what the tool itself says of the arguments and of how the run was told of it; the core lets
+    /// What the rules say, and what the tool itself says of the arguments and of its definition as the run has it; the core lets
     /// the strictest win. A tool that the agent does not have any more is judged by nobody: the core holds or refuses it.
     fn judge(&self, no: CallNo, name: &ToolName, arguments: Option<&str>, verdicts: &mut Verdicts) {
-        let Some(tool) = self.agent.tool(name) else { return };
+        let Some(tool) = self.agent.tool(name) else {
+            self.judge_brought(no, name, arguments, verdicts);
+            return;
+        };
         let decided = self.by_rules(name, arguments);
         let own = self.by_tool(tool.as_ref(), arguments, decided.lists);
         let shown = self.definition.tools.get(name);
@@ -226,13 +282,34 @@ impl Judge<'_> {
             changed.and_then(|changed| verdict(Effect::Hold, &changed.rule, Some(changed.reason)));
         let all = decided.verdicts.into_iter().chain(own).chain(by_schema).chain(by_change);
         let all = all.map(|verdict| with_quorum(self.agent, name, verdict));
-        let tracked = all.filter_map(|verdict| match (verdict.effect, self.agent.tracking) {
-            (Effect::Hold, Tracking::Off) => not_tracked(),
-            (Effect::Hold | Effect::Allow | Effect::Deny, Tracking::On | Tracking::Off) => Some(verdict),
-        });
+        let tracked = all.filter_map(|verdict| self.tracked(verdict));
         verdicts.by_call.extend(tracked.map(|verdict| (no, verdict)));
         verdicts.terms.extend(decided.terms.map(|terms| (no, terms)));
         verdicts.observed.extend(decided.observed.map(|observed| (no, observed)));
+    }
+
+    /// The same of a tool that a worker elsewhere brings: rules that are about it count as for any other. Where none is, the worker
+    /// has said whether somebody is to be asked.
+    fn judge_brought(&self, no: CallNo, name: &ToolName, arguments: Option<&str>, verdicts: &mut Verdicts) {
+        if self.facts.driver != Driver::Outside {
+            return;
+        }
+        let decided = self.by_rules(name, arguments);
+        let by_default = [DEFAULT, REQUIRES_APPROVAL, NEEDS_NO_APPROVAL];
+        let by_rules = |verdict: &Verdict| !by_default.contains(&verdict.rule.as_str());
+        let tracked =
+            decided.verdicts.into_iter().filter(by_rules).filter_map(|verdict| self.tracked(verdict));
+        verdicts.by_call.extend(tracked.map(|verdict| (no, verdict)));
+        verdicts.terms.extend(decided.terms.map(|terms| (no, terms)));
+        verdicts.observed.extend(decided.observed.map(|observed| (no, observed)));
+    }
+
+    /// A verdict of an agent whose runs are tracked; without, nobody can be asked (C29).
+    fn tracked(&self, verdict: Verdict) -> Option<Verdict> {
+        match (verdict.effect, self.agent.tracking) {
+            (Effect::Hold, Tracking::Off) => not_tracked(),
+            (Effect::Hold | Effect::Allow | Effect::Deny, Tracking::On | Tracking::Off) => Some(verdict),
+        }
     }
 
     /// What the policy says. Where it says nothing of a tool, the arguments are not even read.

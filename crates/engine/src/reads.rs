@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use standfast_core::event::Envelope;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, RunId, Seq};
-use standfast_core::name::{AgentName, SessionId, Tenant, ToolName};
+use standfast_core::name::{AgentName, SessionId, Tenant, ToolName, UserId};
 use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::receipt::{Receipt, receipt};
 use standfast_core::run::{Facts, Run};
@@ -34,13 +34,13 @@ use super::EngineError;
 use super::host::Host;
 use super::log::{HoldView, Log, RunView, Snapshot, Views, audience_member};
 use super::wakes::{Deltas, Wakes};
-use crate::auth::Principal;
+use crate::auth::{Party, Principal};
 
 pub use follow::{Follower, News, Step};
 pub use hold_lists::{
     DeadlineFilter, HistoryList, HoldAudience, HoldOrder, HoldSearch, HoldsFound, RiskFilter,
 };
-pub use inboxes::{InboxView, Inboxes, TaskList, TaskView};
+pub use inboxes::{InboxView, Inboxes, LookedUpTask, TaskList, TaskView};
 pub use jobs::{JobList, Jobs, SessionNow, WaitingSession};
 pub use requests::RequestView;
 pub use run_lists::{ListedRun, RecentRuns};
@@ -61,6 +61,30 @@ pub enum LookedUpRun {
     Run(Arc<Snapshot>),
     /// Its rows cannot be read: it counts as failed (C35).
     Quarantined(Box<UnreadableRun>),
+}
+
+impl LookedUpRun {
+    /// What never changes of it; none where not even that can be read.
+    #[must_use]
+    pub fn facts(&self) -> Option<&Facts> {
+        match self {
+            LookedUpRun::Run(snapshot) => Some(&snapshot.run().facts),
+            LookedUpRun::Quarantined(found) => found.facts.as_ref(),
+        }
+    }
+
+    /// The same for whoever shows what was said: of a run whose log cannot be read no more is shown than of one whose row cannot.
+    pub async fn whole(self) -> LookedUpRun {
+        let LookedUpRun::Run(snapshot) = self else { return self };
+        let read = snapshot.log().await.map(drop);
+        match read {
+            Err(StoreError::Corrupt { run, why }) => {
+                let facts = Some(snapshot.run().facts.clone());
+                LookedUpRun::Quarantined(Box::new(UnreadableRun { run, facts, why }))
+            }
+            Ok(()) | Err(_) => LookedUpRun::Run(snapshot),
+        }
+    }
 }
 
 /// Which runs are wanted.
@@ -87,10 +111,34 @@ pub struct HoldList {
     pub tool: Option<ToolName>,
     /// Of one conversation.
     pub session: Option<SessionId>,
+    /// Which part of them, and in which order.
+    pub part: HoldListPart,
     /// Where to go on.
     pub cursor: Option<u64>,
     /// How many at most.
     pub limit: usize,
+}
+
+/// A part of the open holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HoldListPart {
+    /// All, oldest first.
+    #[default]
+    All,
+    /// Those with a deadline, the earliest first.
+    Dated,
+    /// Those without one, oldest first.
+    Undated,
+}
+
+/// How far a list of open holds is read.
+struct HoldScan<'a> {
+    /// Only holds of this owner are wanted; the store narrows by it where it can, and others may still come along.
+    owner: Option<&'a UserId>,
+    /// In the order of deadlines, nothing later is wanted.
+    until: Option<Timestamp>,
+    /// How often the store is still asked.
+    looks: usize,
 }
 
 /// What callers may look at.
@@ -206,12 +254,17 @@ impl Reads {
         }
         let counts = counted.get(&who.tenant).map(|(_, counts)| counts);
         let leases = self.host.at_work.load(Ordering::Relaxed);
-        self.host.settings().fixed.telemetry.render(counts, leases, now)
+        self.host.fixed.telemetry.render(counts, leases, now)
     }
 
     /// The events of a run after a position, if the caller may see it.
     pub async fn log(&self, who: &Principal, run: RunId, after: Seq) -> Result<Vec<Envelope>, EngineError> {
         self.views.log(who, run, after).await
+    }
+
+    /// The events of a run's first append, if the caller may see it: its first words, without the log behind them.
+    pub async fn opening(&self, who: &Principal, run: RunId) -> Result<Vec<Envelope>, EngineError> {
+        self.views.opening(who, run).await
     }
 
     /// Runs, newest first.
@@ -250,20 +303,35 @@ impl Reads {
         Ok(page)
     }
 
-    /// Open holds, oldest first.
+    /// Open holds, oldest first where their part says nothing else.
     pub async fn holds(&self, who: &Principal, list: HoldList) -> Result<Page<HoldRow>, EngineError> {
+        self.holds_of(who, list, &mut HoldScan { owner: None, until: None, looks: PAGES_MAX }).await
+    }
+
+    /// The same within bounds.
+    async fn holds_of(
+        &self,
+        who: &Principal,
+        list: HoldList,
+        scan: &mut HoldScan<'_>,
+    ) -> Result<Page<HoldRow>, EngineError> {
         let filter = match (&list.agent, &list.session, &list.tool) {
-            // Whoever is no approver sees few holds: theirs are looked through, not those of everybody.
+            _ if list.part == HoldListPart::Dated => HoldFilter::Dated,
+            _ if list.part == HoldListPart::Undated => HoldFilter::Undated,
+            // Whoever is not an approver sees few holds: theirs are looked through, not those of everybody.
             (agent, _, _) if !self.log.sees_others(who, agent.as_ref()) => HoldFilter::All,
             (Some(agent), Some(session), _) => HoldFilter::Session(agent.clone(), session.clone()),
             (_, _, Some(tool)) => HoldFilter::Tool(tool.clone()),
             (Some(agent), None, None) => HoldFilter::Agent(agent.clone()),
             (None, _, None) => HoldFilter::All,
         };
-        let audience = if who.is_admin() {
-            Audience::Everyone
-        } else {
-            Audience::AnyOf(who.parties().map(|party| audience_member(&party)).collect())
+        let audience = match scan.owner {
+            // An owner is in the audience of each of their holds.
+            Some(owner) if who.sees_all() => {
+                Audience::AnyOf(vec![audience_member(&Party::User(owner.clone()))])
+            }
+            None if who.sees_all() => Audience::Everyone,
+            Some(_) | None => Audience::AnyOf(who.parties().map(|party| audience_member(&party)).collect()),
         };
         let is_wanted = |row: &HoldRow| {
             list.agent.as_ref().is_none_or(|agent| *agent == row.agent)
@@ -271,7 +339,8 @@ impl Reads {
                 && list.tool.as_ref().is_none_or(|tool| Some(tool) == row.tool.as_ref())
         };
         let mut page = Page::of(Vec::new(), list.cursor);
-        for _ in 0..PAGES_MAX {
+        while scan.looks > 0 {
+            scan.looks -= 1;
             let query = HoldQuery {
                 tenant: who.tenant.clone(),
                 audience: audience.clone(),
@@ -281,13 +350,16 @@ impl Reads {
                 limit: list.limit - page.items.len(),
             };
             let found = self.log.store.list_holds(query).await?;
+            let is_late =
+                |row: &HoldRow| row.expires_at.is_some_and(|at| scan.until.is_some_and(|until| at > until));
+            let is_done = found.items.last().is_some_and(is_late);
             for row in found.items.into_iter().filter(is_wanted) {
                 // An audience is as old as its hold. Somebody may have been taken off the list of approvers since.
-                if who.is_admin() || self.see(who, row.id.run).await.is_ok() {
+                if who.sees_all() || self.see(who, row.id.run).await.is_ok() {
                     page.items.push(row);
                 }
             }
-            page.next = found.next;
+            page.next = found.next.filter(|_| !is_done);
             if page.next.is_none() || page.items.len() >= list.limit {
                 break;
             }

@@ -1,10 +1,12 @@
-//! Receivers: what is stored of whoever is told something of runs, and those that clients and jobs name for one run.
+//! Receivers: what is stored of whoever is notified of runs, and those that clients and jobs name for one run.
 //!
-//! `callbacks.rs` keeps receivers of one run, `ancestor_notices.rs` finds those of the runs above it. Nothing is sent here:
+//! `callbacks.rs` keeps receivers of one run, `ancestor_notices.rs` finds those of the runs above it. `chat_accounts.rs` says whose the
+//! accounts in chats are. Nothing is sent here:
 //! `deliver` sends, and keeps the subscriptions that people manage.
 
 mod ancestor_notices;
 mod callbacks;
+mod chat_accounts;
 
 use serde::{Deserialize, Serialize};
 use standfast_core::digest::Digest;
@@ -18,11 +20,13 @@ use crate::secrets::{SigningKey, SigningSecret};
 
 pub(crate) use callbacks::UnresolvedHost;
 pub use callbacks::{Callback, CallbackView, Callbacks};
+pub(crate) use chat_accounts::ACCOUNT_PREFIX;
+pub use chat_accounts::{AccountOffer, AccountRefusal, ChatAccount, ChatAccounts, ClickResult};
 
 /// The column that what receivers brought along is sealed for.
 pub(crate) const COLUMN: &str = "subscriptions";
 
-/// The kind of receiver that is told how a job ended.
+/// The kind of receiver that is notified how a job ended.
 pub const JOB_RECEIVER: &str = "async-tool";
 
 /// Why nothing can be signed.
@@ -61,7 +65,7 @@ pub struct Receiver {
     pub url: String,
     /// The kinds of events that it wants.
     pub events: Vec<String>,
-    /// Whoever made it: it is told only what they may see.
+    /// Whoever made it: it gets only what they may see.
     pub owner: Owner,
     /// When it was made.
     pub created_at: Timestamp,
@@ -70,7 +74,7 @@ pub struct Receiver {
     /// Until when the secret before is used too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_until: Option<Timestamp>,
-    /// Why it is told nothing any more.
+    /// Why it is disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<Deactivation>,
     /// Digest of the request that made it, if that had an idempotency key.
@@ -93,7 +97,7 @@ pub struct CallbackDetails {
     pub sealed: Option<String>,
 }
 
-/// Why a subscription is told nothing any more.
+/// Why a subscription is disabled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deactivation {
     /// Since when.
@@ -133,7 +137,7 @@ impl Receiver {
     }
 
     /// The secrets that the client brought along. What cannot be opened, because the key is another one now, is an error
-    /// that says so: without its secrets a receiver would not believe what it is told.
+    /// that says so: without its secrets a receiver would not believe what it gets.
     pub(crate) fn brought_secrets(
         &self,
         key: &SigningKey,

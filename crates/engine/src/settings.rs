@@ -3,7 +3,9 @@
 //! A typed value that is checked once. The demo and the tests build it by hand; a configuration file becomes one.
 
 mod agent;
+mod channels;
 mod gate;
+mod people;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +15,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use standfast_core::command::Limits;
-use standfast_core::name::{AgentName, Tenant};
+use standfast_core::name::{AgentName, Tenant, UserId};
 use standfast_core::time::Millis;
 
 use crate::auth::IdentityProvider;
@@ -21,16 +23,26 @@ use crate::card_key::CardKey;
 use crate::outbound::guard::Guard;
 use crate::secrets::SigningKey;
 use crate::telemetry::Telemetry;
+use crate::traces::Traces;
+use crate::upstream::Gateway;
 use crate::vault::Vault;
 
 pub use agent::{
     Agent, Card, CardReaders, HISTORY_TOKENS, InboxService, PinnedDefinition, ServedInbox, Skill, Streaming,
     Tracking,
 };
+pub use channels::{
+    Channel, ChannelSecret, ChannelVia, DecideInChat, DiscordInteractive, DiscordRoom, MailLogin, MailServer,
+    MailTls, NtfyTopic, SlackInteractive, SlackRoom, WebhookFormat, WebhookRoom,
+};
 pub use gate::{GATE, gate_agent};
+pub use people::{Absence, ApprovalLinks, ConfiguredPerson, LinkSignIn, NotifyWishes};
 pub use rules::Rules;
 
-/// What a process has only once: a reload keeps it, whatever the new settings say.
+/// What the user names of rooms begin with.
+pub(crate) const ROOM: &str = "channel:";
+
+/// What a process has only once, given to it when it starts: nothing that is reloaded has it.
 #[derive(Debug, Clone)]
 pub struct FixedSettings {
     /// Whose runs they are.
@@ -47,24 +59,28 @@ pub struct FixedSettings {
     pub connections: Connections,
     /// What is measured, and by whom.
     pub telemetry: Arc<Telemetry>,
+    /// Where spans go; none where traces are off.
+    pub traces: Option<Arc<Traces>>,
 }
 
-/// What a server is made of: what a process has only once, and what a reload may change.
+/// What a server is made of, as far as a reload may change it.
 pub struct Settings {
-    /// What a reload may not change.
-    pub fixed: FixedSettings,
     /// The agents.
     pub agents: BTreeMap<AgentName, Arc<Agent>>,
     /// The built-in agent of gates: by its rules and approvers their calls are judged and decided.
     pub gate: Arc<Agent>,
     /// The agent at the root of the server, for protocols that have one there.
     pub default_agent: Option<AgentName>,
+    /// The MCP servers that clients reach through this one, by name.
+    pub gateways: BTreeMap<String, Arc<Gateway>>,
     /// Budgets and caps of agents that have no others.
     pub limits: Arc<Limits>,
     /// Of how many open holds people are notified; those above are listed, and nobody is notified of them.
     pub notified_holds: NotifiedHolds,
     /// How long the contents of a run are kept once it has ended; for ever if that is not said.
     pub keep_ended: Option<Millis>,
+    /// The same of agents whose runs are kept for another time.
+    pub keep_ended_of: BTreeMap<AgentName, Millis>,
     /// How long a caller who waits for a run is kept at most.
     pub max_wait: Millis,
     /// From when on new runs are refused.
@@ -73,7 +89,13 @@ pub struct Settings {
     pub access: Access,
     /// The address that others reach this server by: links and callbacks begin with it.
     pub public_url: Option<String>,
-    /// How the outside is told.
+    /// People whom the configuration names: approval links are issued for them, and channels reach them.
+    pub people: BTreeMap<UserId, ConfiguredPerson>,
+    /// How approval links are signed; without it there are none.
+    pub links: Option<ApprovalLinks>,
+    /// How those people, and rooms of chats, are notified of pending holds.
+    pub channels: Vec<Channel>,
+    /// How webhooks are delivered.
     pub webhooks: Webhooks,
     /// What A2A clients are offered.
     pub a2a: A2a,
@@ -107,7 +129,7 @@ pub struct A2a {
     pub push_notifications: bool,
     /// Whether they may follow tasks.
     pub streaming: bool,
-    /// Whether those who are known are told more of an agent.
+    /// Whether authenticated callers see more of an agent.
     pub extended_card: bool,
     /// What cards are signed with, if they are.
     pub card_key: Option<CardKey>,
@@ -230,7 +252,7 @@ impl Default for Jobs {
     }
 }
 
-/// How the outside is told.
+/// How webhooks are delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhooks {
     /// What the secrets of subscriptions are made from; without it nobody can subscribe.
@@ -279,6 +301,51 @@ pub struct Access {
     pub hosts: BTreeSet<String>,
     /// Proxies that are believed when they say whom a request comes from.
     pub trusted_proxies: Vec<IpNet>,
+    /// How long sessions of browsers and of the command line last.
+    pub sessions: SessionLimits,
+    /// How often they may ask.
+    pub rates: RateLimits,
+}
+
+/// How many requests are let in within a minute; none where there is no limit.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RateLimits {
+    /// From one address, before it is known who asks.
+    pub per_address: Option<u32>,
+    /// Of one user, decisions apart.
+    pub per_principal: Option<u32>,
+    /// Of all users of a tenant together, decisions apart.
+    pub per_tenant: Option<u32>,
+    /// Decisions of one user; as many as other requests where nothing is said.
+    pub decisions: Option<u32>,
+    /// Of one user to one route, such as `POST /api/v1/agents/{id}/runs`.
+    pub routes: BTreeMap<String, u32>,
+}
+
+impl RateLimits {
+    /// Whether nobody is limited who is known.
+    #[must_use]
+    pub fn are_none_for_people(&self) -> bool {
+        self.per_principal.is_none()
+            && self.per_tenant.is_none()
+            && self.decisions.is_none()
+            && self.routes.is_empty()
+    }
+}
+
+/// How long a session lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// Without being used.
+    pub idle: Millis,
+    /// At most.
+    pub lasts: Millis,
+}
+
+impl Default for SessionLimits {
+    fn default() -> SessionLimits {
+        SessionLimits { idle: Millis::hours(24), lasts: Millis::hours(7 * 24) }
+    }
 }
 
 /// How callers are known.
@@ -349,6 +416,8 @@ impl Default for Access {
             listen: Ipv4Addr::LOCALHOST.into(),
             hosts: BTreeSet::new(),
             trusted_proxies: Vec::new(),
+            sessions: SessionLimits::default(),
+            rates: RateLimits::default(),
         }
     }
 }
@@ -390,6 +459,7 @@ impl Default for FixedSettings {
             max_body: 1024 * 1024,
             connections: Connections::default(),
             telemetry: Arc::default(),
+            traces: None,
         }
     }
 }
@@ -403,6 +473,8 @@ pub struct Tour {
     pub message: String,
     /// The file with a line for each effect.
     pub effects: PathBuf,
+    /// Whom to ask for a change of a file, and for what.
+    pub change: (AgentName, String),
 }
 
 impl Settings {
@@ -413,8 +485,22 @@ impl Settings {
     }
 
     /// The agent that runs of this name belong to: a configured one, or the one of gates.
-    pub(crate) fn configured_or_built_in(&self, name: &AgentName) -> Option<&Arc<Agent>> {
+    #[must_use]
+    pub fn configured_or_built_in(&self, name: &AgentName) -> Option<&Arc<Agent>> {
         self.agents.get(name).or((name.as_str() == GATE).then_some(&self.gate))
+    }
+
+    /// Somebody of a tenant whom the configuration names.
+    #[must_use]
+    pub fn person(&self, tenant: &Tenant, user: &UserId) -> Option<&ConfiguredPerson> {
+        self.people.get(user).filter(|person| person.tenant == *tenant)
+    }
+
+    /// The room of a chat that a user name stands for: whom notices to several people at once are for.
+    #[must_use]
+    pub fn room(&self, tenant: &Tenant, user: &UserId) -> Option<&Channel> {
+        let name = user.as_str().strip_prefix(ROOM)?;
+        self.channels.iter().find(|one| one.is_room() && one.name == name && one.tenant == *tenant)
     }
 
     /// The budgets and caps of an agent, also of one that is not configured any more.
@@ -428,17 +514,21 @@ impl Settings {
     #[must_use]
     pub fn usual() -> Settings {
         Settings {
-            fixed: FixedSettings::default(),
             agents: BTreeMap::new(),
             gate: Arc::new(gate_agent(Rules::default())),
             default_agent: None,
             limits: Arc::new(Limits::default()),
             notified_holds: NotifiedHolds::default(),
             keep_ended: None,
+            keep_ended_of: BTreeMap::new(),
             max_wait: Millis::seconds(300),
             load: Load::default(),
             access: Access::default(),
             public_url: None,
+            people: BTreeMap::new(),
+            links: None,
+            channels: Vec::new(),
+            gateways: BTreeMap::new(),
             webhooks: Webhooks::default(),
             a2a: A2a::default(),
             jobs: Jobs::default(),

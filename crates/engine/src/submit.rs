@@ -1,14 +1,16 @@
 //! What clients want: start, say, cancel. `decisions.rs` is what people decide, `grants.rs` what they approve in advance, `people.rs` what they do to a hold without deciding it,
-//! `reports.rs` what outside systems report,
+//! `absences.rs` who stands in for whoever is away, `links.rs` links that let one person decide one hold, `reports.rs` what outside systems report,
 //! `logins.rs` how people log in for a run, `tasks.rs` what is put into inboxes and claimed from them,
 //! `session_delete.rs` how a conversation is deleted, `restore.rs` how a run is made of its execution state.
 //!
 //! Load, decide, append at the expected sequence, decide again after a conflict, wake. An answer, also a no, leaves
 //! only after what it depends on is durable.
 
+mod absences;
 mod decisions;
 mod gates;
 mod grants;
+mod links;
 mod logins;
 mod people;
 mod reports;
@@ -35,6 +37,7 @@ use super::EngineError;
 use super::commit::{Change, Commit, IdempotencyKey};
 use super::drive::{Drives, Queue, Rivals, TakenRun};
 use super::host::Host;
+use super::log::refused_decisions::RefusedDecisions;
 use super::log::{Log, Snapshot, needs};
 use super::reads::Sessions;
 use super::receivers::{Callback, Callbacks, SubscriptionError};
@@ -44,9 +47,11 @@ use crate::wakes::RestTicket;
 
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
 pub use gates::{
-    GateDecision, GateError, GateOutcome, GateStart, GateState, GateView, Gates, NewGate, Withdrawal,
+    GateDecision, GateError, GateOutcome, GateStart, GateState, GateView, Gates, LoginAsked, LookedUpGate,
+    NewGate, OpenedGate, Withdrawal,
 };
 pub use grants::{GrantError, GrantState, GrantView, Grants};
+pub use links::{IssuedLink, LinkError, LinkRefusal, Links, OpenedLink};
 pub use logins::{LoginError, Logins};
 pub use people::{Adjustment, HoldAdjustment};
 pub use reports::{Report, ReportBody, ReportError, Reports, Signature};
@@ -107,12 +112,26 @@ pub struct Submit {
     drives: Arc<Drives>,
     callbacks: Arc<Callbacks>,
     sessions: Arc<Sessions>,
+    links: Links,
+    refused: RefusedDecisions,
 }
 
 impl Submit {
-    pub(crate) fn new(drives: Arc<Drives>, callbacks: Arc<Callbacks>, sessions: Arc<Sessions>) -> Submit {
+    pub(crate) fn new(
+        drives: Arc<Drives>,
+        callbacks: Arc<Callbacks>,
+        sessions: Arc<Sessions>,
+        links: Links,
+    ) -> Submit {
         let (host, log, commit) = (drives.host.clone(), drives.log.clone(), drives.commit.clone());
-        Submit { host, log, commit, drives, callbacks, sessions }
+        let refused = RefusedDecisions::default();
+        Submit { host, log, commit, drives, callbacks, sessions, links, refused }
+    }
+
+    /// Approval links.
+    #[must_use]
+    pub fn links(&self) -> &Links {
+        &self.links
     }
 
     /// Whether this very request was carried out before; a different one under its key is refused.
@@ -199,7 +218,7 @@ impl Submit {
             owner: who.user.clone(),
             session: session.clone(),
         };
-        // A conversation that begins with this run has nothing before it; a task for a worker is no talk.
+        // A conversation that begins with this run has nothing before it; a task for a worker is not talk.
         let continues = new.session.is_some() && new.driver == DrivenBy::Loop && new.inbox.is_none();
         let history =
             if continues { self.log.history(&key, self.history_tokens(&new.agent)).await? } else { None };
@@ -320,7 +339,7 @@ impl Submit {
         self.commit.commit_once(who, once, snapshot.stored().row.clone(), change).await
     }
 
-    /// Begins a run that a receiver is told everything of, from its first event on.
+    /// Begins a run that a receiver follows, from its first event on.
     pub async fn start_with_callback(
         &self,
         who: &Principal,

@@ -3,7 +3,7 @@
 //!
 //! Histograms and counters are recorded where things happen. What is pending is asked of the store when somebody scrapes.
 //! Labels are kinds, agents, models, tools and states, never ids. `series.rs` makes the handles. `packaging/monitoring` has a
-//! dashboard and alerts over these names, which a test compares with what is told here.
+//! dashboard and alerts over these names, which a test compares with what is exported here.
 
 mod series;
 
@@ -55,6 +55,7 @@ const TAKEN_OVER: &str = "standfast_runs_taken_over_total";
 const OVERDUE: &str = "standfast_runs_overdue_seconds";
 const QUEUE: &str = "standfast_queue_depth";
 const SHED: &str = "standfast_runs_shed_total";
+const SPANS: &str = "standfast_trace_spans_total";
 
 /// A commit takes from a tenth of a millisecond to, on a bad day, seconds.
 const APPEND_BUCKETS: [f64; 13] =
@@ -98,6 +99,8 @@ pub struct Telemetry {
     overdue: Gauge,
     writes: Level,
     shed: Counter,
+    /// In the order of [`SpanFate::ALL`].
+    spans: [Counter; 3],
     due_deliveries: Gauge,
     expired: Counter,
     delivered: Counter,
@@ -105,6 +108,29 @@ pub struct Telemetry {
     delivery_dead: Counter,
     /// Kinds and agents that had open holds: they are reported once more when they have none left.
     seen: Mutex<BTreeSet<(AgentName, HoldKind)>>,
+}
+
+/// What became of a span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpanFate {
+    /// The collector has it.
+    Exported,
+    /// There was no room for it.
+    Dropped,
+    /// It could not be sent.
+    Failed,
+}
+
+impl SpanFate {
+    const ALL: [SpanFate; 3] = [SpanFate::Exported, SpanFate::Dropped, SpanFate::Failed];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            SpanFate::Exported => "exported",
+            SpanFate::Dropped => "dropped",
+            SpanFate::Failed => "failed",
+        }
+    }
 }
 
 /// What is measured of the requests of one channel.
@@ -194,6 +220,7 @@ impl Telemetry {
             overdue: registry.gauge(OVERDUE, vec![]),
             writes: Level::new(queue("writes")),
             shed: registry.counter(SHED, vec![]),
+            spans: SpanFate::ALL.map(|fate| registry.counter(SPANS, label("result", fate.as_str()))),
             due_deliveries: queue("deliveries"),
             expired: registry.counter(EXPIRED, vec![]),
             delivered: deliveries("delivered"),
@@ -204,7 +231,7 @@ impl Telemetry {
         }
     }
 
-    /// Something begins that [`Telemetry::answered`], [`Telemetry::asked`] or [`Telemetry::ran`] tells the end of.
+    /// Something begins that `answered`, `asked` or `ran` tells the end of.
     #[must_use]
     pub fn begin(&self) -> Lap {
         Lap(self.stopwatch.micros())
@@ -303,6 +330,13 @@ impl Telemetry {
     /// A new run was refused, because too much waits already.
     pub(crate) fn shed(&self) {
         self.shed.increment(1);
+    }
+
+    /// What became of so many spans.
+    pub fn spans(&self, fate: SpanFate, count: u64) {
+        if let Some((_, counter)) = SpanFate::ALL.into_iter().zip(&self.spans).find(|(one, _)| *one == fate) {
+            counter.increment(count);
+        }
     }
 
     /// How many deliveries are under way or wait for a place.
@@ -417,6 +451,10 @@ impl Observer for Telemetry {
             }
         }
     }
+
+    fn report(&self, component: &str, text: &str) {
+        tracing::warn!("{component}: {text}");
+    }
 }
 
 fn builder() -> Result<PrometheusBuilder, BuildError> {
@@ -477,7 +515,7 @@ fn describe(recorder: &PrometheusRecorder) {
         (IN_FLIGHT, "Requests that are being answered, also those that wait for a run."),
         (LEASES, "Runs that this node works on."),
         (OVERDUE, "How long the most overdue of the runs claimed last had been due."),
-        (QUEUE, "What waits: stored runs for a slot, writes for the store, deliveries for a place."),
+        (QUEUE, "Queue depth: stored runs waiting for a slot, writes for the store, deliveries for a place."),
     ] {
         recorder.describe_gauge(name.into(), None, words.into());
     }
@@ -502,6 +540,7 @@ fn describe(recorder: &PrometheusRecorder) {
         (DECISIONS, "Decisions on holds by outcome and by the channel that they came by, since the start."),
         (LEASES_LOST, "Runs that another node took over from this one, since the start."),
         (SHED, "New runs that were refused because too much waited already, since the start."),
+        (SPANS, "Spans of traces, by what became of them, since the start."),
         (TAKEN_OVER, "Runs that this node took over after their lease had run out, since the start."),
     ] {
         recorder.describe_counter(name.into(), None, words.into());

@@ -20,7 +20,7 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::hold::Ask;
 use standfast_core::id::{CallId, HoldId, MessageId, Secret};
 use standfast_core::json::RawJson;
-use standfast_core::message::{FileDigest, ToolResult};
+use standfast_core::message::ToolResult;
 use standfast_core::name::{SessionId, ToolName, UserId};
 use standfast_core::time::Millis;
 use standfast_core::transcript::Continuation;
@@ -29,7 +29,8 @@ use self::preview::{CallPreview, Risk};
 use self::secrets::Secrets;
 
 pub use nature::{
-    AbandonFuture, CommandLine, Delegation, LogReader, Nature, OutsideJobs, RemoteWork, SubRun, WatchFuture,
+    AbandonFuture, CommandLine, Delegation, FileChanger, LogReader, Nature, OutsideJobs, RemoteWork, SubRun,
+    WatchFuture,
 };
 
 /// One start of a call.
@@ -101,7 +102,7 @@ pub enum Judgement {
     Allow,
     /// A person has to look at them.
     Ask(HoldReason),
-    /// They must not run; the model is told why.
+    /// They must not run; the model gets the reason.
     Forbid(HoldReason),
 }
 
@@ -165,18 +166,13 @@ pub trait Tool: Send + Sync {
         Judgement::Allow
     }
 
-    /// What it says of arguments that a rule of the policy lists, where it asked only because nobody had.
-    fn judge_listed(&self, _arguments: &str) -> Judgement {
-        Judgement::Allow
-    }
-
     /// Finds out how things are outside for a user, for [`Tool::changed`]; none for a tool that cannot change by itself.
     /// Done directly before a call starts.
     fn look(&self, _owner: &UserId) -> Option<LookupFuture> {
         None
     }
 
-    /// What is different for a user, since the last look, from how the model of this run was told of it (T3).
+    /// What is different for a user, since the last look, from its definition in this run (T3).
     fn changed(&self, _shown: &ToolSpec, _owner: &UserId) -> Option<ToolChange> {
         None
     }
@@ -188,12 +184,6 @@ pub trait Tool: Send + Sync {
 
     /// What these arguments would do, for the person who decides. Reads at most; may block for as long as that takes.
     fn preview(&self, _arguments: &str) -> Option<CallPreview> {
-        None
-    }
-
-    /// The file that these arguments would change, as it is now, for whoever decides later: what they see may be another one by
-    /// then. Asked only where somebody is asked.
-    fn target(&self, _arguments: &str) -> Option<FileDigest> {
         None
     }
 

@@ -127,7 +127,7 @@ mod tests {
     /// T30: a row that somebody who can write the database moves to another tenant, to another name or into another column does
     /// not open there, and opens again where it belongs.
     #[tokio::test]
-    async fn a_row_that_was_moved_does_not_open() {
+    async fn t30_a_row_that_was_moved_does_not_open() {
         let store = Arc::new(MemoryStore::new());
         let (ours, theirs) = (vault(&store, "default", 1), vault(&store, "acme", 1));
         ours.put("login", "geheim").await.unwrap();

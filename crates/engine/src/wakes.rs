@@ -1,14 +1,14 @@
 //! Who is woken when something changes: followers and drives of a run, the worker, inboxes, the deliverer.
 //!
-//! A wake carries no data, so losing one costs latency only. `deltas.rs` carries what a model is just saying, beside the
-//! log; `rest.rs` what a run came to, from its drive to the caller who asked for it. `reads/follow.rs` reads a run after each wake.
+//! A wake carries no data, so losing one costs latency only. `deltas.rs` carries the tokens that a model is streaming, beside the
+//! log; `rest.rs` a run that came to rest, from its drive to the caller who asked for it. `reads/follow.rs` reads a run after each wake.
 
 mod deltas;
 mod rest;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use standfast_core::event::Envelope;
 use standfast_core::id::{RunId, Seq, Shard};
@@ -30,10 +30,40 @@ pub(crate) struct Wakes {
     deliverer: Notify,
     /// Something was appended that the deliverer may have to tell of.
     appended: Notify,
+    /// Most appends have nothing to tell: where commits that put notices are counted, only those wake the deliverer.
+    notices: NoticeCounter,
     /// The runs that are driven here and known to go on: whoever drives one says when it rests.
     going_on: Mutex<HashSet<RunId>>,
     /// Every run that changes, for those who follow many.
     all: broadcast::Sender<RunId>,
+}
+
+/// How many commits have put notices, and of how many the deliverer has heard.
+#[derive(Default)]
+struct NoticeCounter {
+    count: OnceLock<Box<CountNotices>>,
+    told: AtomicU64,
+}
+
+/// Says how many commits have put notices; none where nobody counts them.
+type CountNotices = dyn Fn() -> Option<u64> + Send + Sync;
+
+impl std::fmt::Debug for NoticeCounter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NoticeCounter").field("told", &self.told).finish_non_exhaustive()
+    }
+}
+
+impl NoticeCounter {
+    /// Whether there may be more than the deliverer has heard of.
+    fn has_news(&self) -> bool {
+        match self.count.get().and_then(|count| count()) {
+            Some(put) => {
+                self.told.load(Ordering::SeqCst) != put && self.told.swap(put, Ordering::SeqCst) != put
+            }
+            None => true,
+        }
+    }
 }
 
 /// Whoever listens to a run.
@@ -108,6 +138,7 @@ impl Default for Wakes {
             inboxes: Notify::default(),
             deliverer: Notify::default(),
             appended: Notify::default(),
+            notices: NoticeCounter::default(),
             going_on: Mutex::default(),
             all: broadcast::Sender::new(KEPT),
         }
@@ -127,8 +158,10 @@ impl Wakes {
 
     /// Something was appended to this run. Those who wait for its rest are left alone while it goes on.
     fn wake_after(&self, run: RunId, continuation: Continuation, counted: impl FnOnce(u64)) {
-        self.appended.notify_one();
-        // Nobody may be listening, and that is no failure.
+        if self.notices.has_news() {
+            self.appended.notify_one();
+        }
+        // Nobody may be listening, and that is not a failure.
         let _ = self.all.send(run);
         let mut runs = self.runs();
         match runs.get(&run).and_then(Weak::upgrade) {
@@ -217,7 +250,13 @@ impl Wakes {
         self.deliverer.notified().await;
     }
 
-    /// Waits until something was appended.
+    /// From now on the deliverer is only woken for appends that put notices.
+    pub(crate) fn count_notices(&self, count: impl Fn() -> Option<u64> + Send + Sync + 'static) {
+        // It was said before, of the same store.
+        let _ = self.notices.count.set(Box::new(count));
+    }
+
+    /// Waits until something was appended that may have to be told.
     pub(crate) async fn appended(&self) {
         self.appended.notified().await;
     }
@@ -246,11 +285,31 @@ impl Wakes {
 mod tests {
     use std::pin::pin;
 
+    use futures_util::FutureExt;
     use standfast_core::id::StorageKind;
     use standfast_core::name::Tenant;
     use standfast_core::time::Timestamp;
 
     use super::*;
+
+    /// Whoever tells the outside is left alone by appends that put nothing to tell.
+    #[tokio::test]
+    async fn only_notices_wake_whoever_delivers() {
+        let (wakes, put) = (Wakes::default(), Arc::new(AtomicU64::new(0)));
+        let counted = put.clone();
+        let run = RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(1), [7; 5]);
+        let is_woken = || pin!(wakes.appended()).now_or_never().is_some();
+        wakes.wake(run);
+        assert!(is_woken(), "nobody counts");
+        wakes.count_notices(move || Some(counted.load(Ordering::SeqCst)));
+        wakes.wake(run);
+        assert!(!is_woken());
+        put.store(1, Ordering::SeqCst);
+        wakes.wake(run);
+        wakes.wake(run);
+        assert!(is_woken());
+        assert!(!is_woken(), "it has heard of it");
+    }
 
     /// A server that runs for months remembers nobody who stopped listening, and forgets nobody who did not.
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! API keys: `sf_<prefix>_<secret>`. What they look like, what is kept of them, whom they stand for.
 //!
-//! The prefix names a key and is no secret. Of the secret only a digest is stored, and nothing here prints it. Unknown,
+//! The prefix names a key and is not a secret. Of the secret only a digest is stored, and nothing here prints it. Unknown,
 //! expired, revoked and malformed keys are one and the same to a caller: they open nothing.
 
 use std::collections::BTreeSet;
@@ -82,7 +82,7 @@ impl ApiKey {
         format!("sf_{}_{}{}", self.prefix, base32::encode(&self.secret), base32::encode(&self.check()))
     }
 
-    /// The part that names it and is no secret.
+    /// The part that names it and is not a secret.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
@@ -255,5 +255,48 @@ mod tests {
             assert_eq!(key(3).opens(&kept, Timestamp(10)), None, "{case}");
         }
         assert!(key(3).opens(&Credential { expires_at: at(11), ..kept() }, Timestamp(10)).is_some());
+    }
+
+    /// Guesses as somebody would make them who knows what a key looks like and its prefix: the same for every run.
+    fn guesses<const N: usize>(count: u64) -> impl Iterator<Item = [u8; N]> {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()
+        };
+        (0..count).map(move |_| {
+            let mut bytes = [0; N];
+            for chunk in bytes.chunks_mut(8) {
+                let word = next();
+                chunk.copy_from_slice(&word[..chunk.len()]);
+            }
+            bytes
+        })
+    }
+
+    /// T9: a million well-formed keys with the right prefix open nothing; the right one still does. Nobody can make them that
+    /// fast: whoever fails often is answered 429.
+    #[test]
+    fn t9_a_million_guesses_open_nothing() {
+        let kept = kept();
+        let prefix = base32::decode::<PREFIX_BYTES>(key(3).prefix()).unwrap();
+        for secret in guesses::<SECRET_BYTES>(1_000_000) {
+            let mut random = [0; KEY_BYTES];
+            random[..PREFIX_BYTES].copy_from_slice(&prefix);
+            random[PREFIX_BYTES..].copy_from_slice(&secret);
+            assert_eq!(ApiKey::new(random).opens(&kept, Timestamp(5)), None);
+        }
+        assert!(key(3).opens(&kept, Timestamp(5)).is_some());
+    }
+
+    /// T9: of a million random texts of the right length none is even a key.
+    #[test]
+    fn t9_a_million_texts_are_no_keys() {
+        let prefix = key(3).prefix().to_owned();
+        let are_keys = guesses::<30>(1_000_000)
+            .filter(|bytes| ApiKey::parse(&format!("sf_{prefix}_{}", base32::encode(bytes))).is_some());
+        assert_eq!(are_keys.count(), 0);
     }
 }

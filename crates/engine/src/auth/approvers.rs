@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use standfast_core::approver::Approver;
 use standfast_core::name::{RuleId, ToolName};
+use standfast_core::time::Millis;
 
 use super::principal::Principal;
 
@@ -41,6 +42,8 @@ pub struct RuleElectorate {
     pub approvers: Option<Vec<Approver>>,
     /// Whether whoever started the run may be one of them.
     pub self_approval: SelfApproval,
+    /// How long ago whoever approves may have signed in; none means that the rule does not ask.
+    pub sign_in_max_age: Option<Millis>,
 }
 
 impl Approvers {

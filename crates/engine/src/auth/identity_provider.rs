@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use standfast_core::time::Millis;
 
 use super::principal::Principal;
+use super::sign_in_provider::SignInProvider;
 use crate::clock::Clock;
 
 /// Somebody whose tokens say who is calling.
@@ -19,6 +20,9 @@ pub trait IdentityProvider: Any + fmt::Debug + Send + Sync {
 
     /// Keeps what tokens are checked with fresh, for ever.
     fn keep_fresh<'a>(&'a self, clock: &'a Clock) -> BoxFuture<'a, ()>;
+
+    /// The same provider where people sign in, if they may.
+    fn sign_in(&self) -> Option<&dyn SignInProvider>;
 
     /// Whether both are configured the same.
     fn is_same(&self, other: &dyn IdentityProvider) -> bool;

@@ -36,7 +36,7 @@ impl<'a> ToDecide<'a> {
 
 /// By what right somebody decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct DecisionRight {
     /// In what role.
     pub role: Role,
     /// The rules whose demands they count for.
@@ -56,6 +56,8 @@ pub enum WhyNot {
     NotNamed,
     /// They started the run, and somebody else must decide.
     OwnRun,
+    /// They are an auditor, who decides nothing.
+    Auditor,
 }
 
 impl fmt::Display for WhyNot {
@@ -66,6 +68,7 @@ impl fmt::Display for WhyNot {
             WhyNot::Nobody => "the list of approvers is empty, so nobody may decide",
             WhyNot::NotNamed => "you are not one of its approvers",
             WhyNot::OwnRun => "you started this run, and someone else must decide",
+            WhyNot::Auditor => "you are an auditor, and auditors decide nothing",
         })
     }
 }
@@ -74,15 +77,18 @@ impl fmt::Display for WhyNot {
 ///
 /// Absent approvers mean the owner; a list is exactly who may decide, and an empty one nobody (T13). Where rules hold a call,
 /// each one's list counts for itself. With `self_approval: forbid` whoever started the run may not decide, whatever else they
-/// are (T12); a login is no approval, and nobody else can give theirs (ADR 0011).
+/// are (T12); a login is not an approval, and nobody else can give theirs (ADR 0011).
 pub fn may_decide(
     who: &Principal,
     run: &Facts,
     hold: ToDecide<'_>,
     approvers: &Approvers,
-) -> Result<Standing, WhyNot> {
+) -> Result<DecisionRight, WhyNot> {
     if who.tenant != run.tenant {
         return Err(WhyNot::OtherTenant);
+    }
+    if who.is_auditor() {
+        return Err(WhyNot::Auditor);
     }
     if !who.has(Scope::HoldsDecide) {
         return Err(WhyNot::MissingScope);
@@ -102,7 +108,7 @@ pub fn may_decide(
     // An unknown outcome is also the administrators' business, unless nobody at all is to decide, or they started it.
     let is_theirs = who.is_admin() && hold.kind == HoldKind::Recovery;
     let role = role.or((is_theirs && why_not == Some(WhyNot::NotNamed)).then_some(Role::Admin));
-    role.map(|role| Standing { role, counts_for }).ok_or(why_not.unwrap_or(WhyNot::NotNamed))
+    role.map(|role| DecisionRight { role, counts_for }).ok_or(why_not.unwrap_or(WhyNot::NotNamed))
 }
 
 /// Whom one rule, or the agent, lets decide.
@@ -211,12 +217,12 @@ pub fn may_log_in(who: &Principal, run: &Facts, hold: ToDecide<'_>, approvers: &
     hold.kind == HoldKind::Auth && is_owner && may_decide(who, run, hold, approvers).is_ok()
 }
 
-/// Whether this principal may see this run and its holds: owners, approvers and administrators of its tenant. For
+/// Whether this principal may see this run and its holds: owners, approvers, administrators and auditors of its tenant. For
 /// everyone else it does not exist (T15).
 #[must_use]
 pub fn may_see(who: &Principal, run: &Facts, approvers: Option<&Approvers>) -> bool {
     let is_involved = || {
-        who.user == run.owner || who.is_admin() || approvers.is_some_and(|approvers| approvers.include(who))
+        who.user == run.owner || who.sees_all() || approvers.is_some_and(|approvers| approvers.include(who))
     };
     who.tenant == run.tenant && is_involved()
 }
@@ -343,6 +349,10 @@ mod tests {
             ("ann with admin", named, MAY, Some(Role::Approver)),
             ("ann with runs:read", named, MAY, None),
             ("owner with runs:write", None, MAY, None),
+            ("owner as auditor", None, MAY, None),
+            ("ann as auditor", named, MAY, None),
+            ("ann as auditor with admin", named, MAY, None),
+            ("bob as auditor", Some("role:auditor"), MAY, None),
         ] {
             let decides =
                 may_decide(&principal(who), &run(), of(HoldKind::Approval), &approvers(list, self_approval));
@@ -442,6 +452,8 @@ mod tests {
             ("bob in finance", true),
             ("bob as admin", true),
             ("bob with admin", true),
+            ("bob as auditor", true),
+            ("bob from acme as auditor", false),
             ("bob", false),
             ("bob in sales", false),
             ("owner from acme", false),

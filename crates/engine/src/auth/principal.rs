@@ -41,7 +41,7 @@ pub enum Identification {
     Local,
     /// By an API key.
     ApiKey {
-        /// The part of it that is no secret.
+        /// The part of it that is not a secret.
         prefix: String,
     },
     /// By a token of the identity provider.
@@ -50,7 +50,14 @@ pub enum Identification {
         issued_at: Timestamp,
         /// When it stops to be taken.
         expires_at: Timestamp,
+        /// When its holder signed in at the provider (`auth_time`), if it says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signed_in_at: Option<Timestamp>,
     },
+    /// By an approval link that was issued for them; what they decide says so.
+    Link,
+    /// By the configuration, which names them: for what the server itself sends them.
+    Configured,
 }
 
 /// What a credential may be used for.
@@ -82,6 +89,9 @@ pub enum Scope {
 /// The role that makes somebody an administrator.
 const ADMIN: &str = "admin";
 
+/// The role of whoever reads everything and changes nothing.
+const AUDITOR: &str = "auditor";
+
 impl Principal {
     /// An ordinary user of the tenant of a server that has only one: everything but administering.
     #[must_use]
@@ -107,15 +117,46 @@ impl Principal {
         LOCAL.clone()
     }
 
-    /// Whether they administer the server: by their role or by their credential.
+    /// A room of a chat that is notified of holds: it sees all of its tenant and decides nothing.
+    #[must_use]
+    pub fn room(tenant: Tenant, user: UserId) -> Principal {
+        Principal {
+            tenant,
+            roles: RoleName::new(AUDITOR).into_iter().collect(),
+            scopes: BTreeSet::from([Scope::RunsRead]),
+            by: Identification::Configured,
+            ..Principal::of(user)
+        }
+    }
+
+    /// Whether they administer the server: by their role or by their credential. An auditor never does.
     #[must_use]
     pub fn is_admin(&self) -> bool {
-        self.scopes.contains(&Scope::Admin) || self.roles.iter().any(|role| role.as_str() == ADMIN)
+        (self.scopes.contains(&Scope::Admin) || self.is_a(ADMIN)) && !self.is_auditor()
+    }
+
+    /// Whether they read everything of their tenant and change nothing, whatever else they are and their credential is for.
+    #[must_use]
+    pub fn is_auditor(&self) -> bool {
+        self.is_a(AUDITOR)
+    }
+
+    /// Whether they see everything of their tenant.
+    #[must_use]
+    pub fn sees_all(&self) -> bool {
+        self.is_admin() || self.is_auditor()
+    }
+
+    fn is_a(&self, role: &str) -> bool {
+        self.roles.iter().any(|one| one.as_str() == role)
     }
 
     /// Whether their credential may be used for this. One that opens gates is an agent's: it never decides.
     #[must_use]
     pub fn has(&self, scope: Scope) -> bool {
+        if self.is_auditor() && !matches!(scope, Scope::RunsRead | Scope::MetricsRead) {
+            return false;
+        }
         if scope == Scope::HoldsDecide && self.scopes.contains(&Scope::GatesOpen) {
             return false;
         }
@@ -258,6 +299,21 @@ mod tests {
         who.roles = BTreeSet::from([RoleName::new("admin").unwrap()]);
         assert!(who.is_admin() && !who.has(Scope::HoldsDecide), "the key is still for reading only");
         assert!(Scope::ALL.into_iter().all(|scope| Principal::local().has(scope)));
+    }
+
+    /// An auditor has nothing but looking, whatever the credential is for and whatever else they are.
+    #[test]
+    fn an_auditor_looks_and_nothing_else() {
+        let mut who = Principal::of(UserId::new("eve").unwrap());
+        who.roles = ["auditor", "admin"].map(|role| RoleName::new(role).unwrap()).into();
+        for scopes in [Scope::usual(), BTreeSet::from([Scope::Admin]), BTreeSet::from(Scope::ALL)] {
+            who.scopes = scopes;
+            let has = Scope::ALL.into_iter().filter(|scope| who.has(*scope));
+            assert!(has.into_iter().all(|scope| matches!(scope, Scope::RunsRead | Scope::MetricsRead)));
+            assert!(who.has(Scope::RunsRead) && who.sees_all() && !who.is_admin());
+        }
+        who.scopes = BTreeSet::from([Scope::HoldsDecide]);
+        assert!(!who.has(Scope::RunsRead), "a credential that is not for looking shows nothing");
     }
 
     #[test]

@@ -111,14 +111,14 @@ struct Visits {
 
 /// A place at a host, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct HostSlot {
     hosts: Hosts,
     host: String,
 }
 
 impl Hosts {
     /// Takes a place at the host of a receiver; none when there is none.
-    pub(super) fn enter(&self, subscription: &str, url: &str) -> Option<Place> {
+    pub(super) fn enter(&self, subscription: &str, url: &str) -> Option<HostSlot> {
         let url = Url::parse(url).ok();
         let host = url.and_then(|url| url.host_str().map(str::to_ascii_lowercase)).unwrap_or_default();
         let mut visits = self.visits();
@@ -131,7 +131,7 @@ impl Hosts {
             return None;
         }
         *count += 1;
-        Some(Place { hosts: self.clone(), host })
+        Some(HostSlot { hosts: self.clone(), host })
     }
 
     /// Whether the host of a subscription has a place, as far as it is known.
@@ -146,7 +146,7 @@ impl Hosts {
     }
 }
 
-impl Drop for Place {
+impl Drop for HostSlot {
     fn drop(&mut self) {
         let mut visits = self.hosts.visits();
         if let Some(count) = visits.under_way.get_mut(&self.host) {
@@ -167,7 +167,7 @@ mod tests {
     fn a_host_that_is_full_is_left_alone() {
         let hosts = Hosts::default();
         let url = |host: &str| format!("https://{host}/hook");
-        let mut places: Vec<Place> =
+        let mut places: Vec<HostSlot> =
             (0..TO_HOST).map(|n| hosts.enter(&format!("sub_{n}"), &url("Slow.example")).unwrap()).collect();
         assert!(hosts.has_place_for("new"), "its host is not known yet");
         assert!(hosts.enter("new", &url("slow.example")).is_none());

@@ -1,4 +1,4 @@
-//! Calls that were given up, of tools that began something outside: the outside is told so.
+//! Calls that were given up, of tools that began something outside: the outside is sent a cancel request.
 //!
 //! A hold of such an agent that ends without an answer puts a notice in the same append. The deliverer finds it, also after
 //! a crash and on another node, and tries again until the outside has heard, as it does with every notice. `work/poller.rs`

@@ -1,21 +1,23 @@
 //! The rounds of the deliverer: what is due, who is notified, how it went.
 //!
-//! One notice stands for one subscription and one run, so whoever holds it sends in order. What is told is settled after
+//! One notice stands for one subscription and one run, so whoever holds it sends in order. What is delivered is settled after
 //! it was told: a crash in between tells it again, with the same id. A receiver that fails, hangs or answers slowly has
 //! few places, and its notices are left out while those are taken; so do all receivers of one owner together, and all at
 //! one host (`places.rs`): the others do not wait for them. Whoever loses a shard stops telling what belongs to it, so
-//! that one node tells at a time. What the owner of a subscription may see is worked out anew for each delivery.
+//! that one node tells at a time. What the owner of a subscription may see is worked out again for each delivery.
 
 use std::sync::{Arc, Weak};
 
 use super::places::{OF_OWNER, UnderWay};
+use super::spans::{end_delivery_span, run_of};
 use super::{Deliveries, Delivery, DeliveryPayload, DeliveryRequest, Frame, FrameSource, ReceiverKind};
 use crate::EngineError;
-use crate::auth::Principal;
+use crate::auth::{self, Identification, Principal};
 use crate::clock;
 use crate::http_date::retry_after;
 use crate::outbound::http::{self, HttpLimits, Request};
 use crate::receivers::{Deactivation, NO_KEY, Receiver};
+use crate::request_context::{self, RequestContext};
 use crate::settings::Webhooks;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::id::{HoldId, Seq};
@@ -51,7 +53,7 @@ const FRAMES: usize = 200;
 const RETRY_AFTER_MAX: Millis = Millis::hours(24);
 
 /// Behind every event: settles a notice that nobody wants.
-const ALL: Seq = Seq(1 << 40);
+pub(super) const ALL: Seq = Seq(1 << 40);
 
 /// How a try to tell something went.
 pub(super) enum DeliveryOutcome {
@@ -67,17 +69,19 @@ pub(super) enum DeliveryOutcome {
         /// How long the receiver wants to be left alone.
         after: Option<Millis>,
     },
+    /// It is not to be told before this instant.
+    Later(Timestamp),
     /// The receiver wants nothing any more.
     Gone,
 }
 
 impl DeliveryOutcome {
-    fn failed(why: impl Into<String>) -> DeliveryOutcome {
+    pub(super) fn failed(why: impl Into<String>) -> DeliveryOutcome {
         DeliveryOutcome::Failed { why: why.into(), after: None }
     }
 }
 
-/// What is told next.
+/// The next delivery.
 enum DeliveryItem<'a> {
     Event(&'a Envelope),
     Frame(Frame),
@@ -99,6 +103,8 @@ impl Deliveries {
         let kinds = self.kinds.get_or_init(|| kinds);
         let hear_below = kinds.iter().filter(|kind| kind.hears_below());
         self.callbacks.ancestor_kinds.get_or_init(|| hear_below.map(|kind| kind.name()).collect());
+        let store = self.log.store.clone();
+        self.wakes.count_notices(move || store.notices_put());
         let delivering = self.nodes.delivering.clone();
         self.host.spawn(async move {
             let _delivering = delivering.lock_owned().await;
@@ -109,7 +115,9 @@ impl Deliveries {
 
 async fn rounds(shared: Weak<Deliveries>) {
     let mut under_way = UnderWay::default();
+    let mut channels_of = None;
     while let Some(shared) = shared.upgrade().filter(|shared| !shared.host.is_stopping()) {
+        shared.keep_channels(&mut channels_of).await;
         // Read first: what is put while it looks is looked for again.
         let put = shared.log.store.notices_put();
         let found = shared.due(&under_way).await.unwrap_or_else(|error| {
@@ -117,7 +125,7 @@ async fn rounds(shared: Weak<Deliveries>) {
             Vec::new()
         });
         let due = found.len().max(under_way.len());
-        shared.host.settings().fixed.telemetry.due_deliveries(due);
+        shared.host.fixed.telemetry.due_deliveries(due);
         let mut has_begun = false;
         for notice in found {
             if under_way.has_place_for(&shared, &notice) {
@@ -133,7 +141,7 @@ async fn rounds(shared: Weak<Deliveries>) {
         let is_news = tokio::select! {
             () = shared.news(put) => true,
             () = under_way.ended() => false,
-            () = shared.host.clock.sleep(shared.host.settings().fixed.poll) => false,
+            () = shared.host.clock.sleep(shared.host.fixed.poll) => false,
             _ = stopping.wait_for(|stopping| *stopping) => false,
         };
         if is_news {
@@ -231,10 +239,11 @@ impl Deliveries {
             Ok(who) => who,
             Err(why) => return self.shut_out(&found, receiver, why, notice.from).await.map(Some),
         };
+        let seen = self.last_word(&receiver, notice).await?;
         let events = match self.views.log(&who, notice.run, Seq(notice.from.0.saturating_sub(1))).await {
             Ok(events) => events,
             // Whoever subscribed to all runs of an agent may not see this one.
-            Err(EngineError::NotFound) => return nobody,
+            Err(EngineError::NotFound) => return Ok(Some(SettleNotice::Delivered { upto: seen })),
             Err(EngineError::Store(StoreError::Corrupt { why, .. })) => return dead(why),
             Err(EngineError::Store(error)) => return Err(error),
             Err(other) => return dead(other.to_string()),
@@ -268,10 +277,11 @@ impl Deliveries {
                 DeliveryItem::Frame(frame) => DeliveryPayload::Frame { run: &run, frame },
             };
             match self.send(&found, &receiver, what).await {
-                DeliveryOutcome::Taken { .. } => self.host.settings().fixed.telemetry.delivered(),
+                DeliveryOutcome::Taken { .. } => self.host.fixed.telemetry.delivered(),
                 DeliveryOutcome::Failed { why, after } => {
                     return Ok(Some(self.failed(notice, seq, why, after)));
                 }
+                DeliveryOutcome::Later(at) => return Ok(Some(SettleNotice::Retry { at, from: seq })),
                 DeliveryOutcome::Gone => {
                     let why = "the receiver answered 410 Gone".to_owned();
                     self.disable(&found, receiver, &why).await?;
@@ -322,17 +332,22 @@ impl Deliveries {
         Ok(settled)
     }
 
-    /// Whoever hears of a run by a subscription, with the rights of this instant; or why nobody does any more.
+    /// Whoever is notified of a run by a subscription, with the rights of this instant; or why nobody does any more.
     async fn listener(
         &self,
         found: &Subscription,
         receiver: &Receiver,
         run: &Facts,
     ) -> Result<Result<Principal, String>, StoreError> {
-        let who = match self.identity.owner_now(&found.tenant, &receiver.owner).await? {
+        let needs = self.kind(&receiver.kind).map_or(auth::Scope::RunsRead, |kind| kind.needs());
+        let who = match self.identity.owner_now(&found.tenant, &receiver.owner, needs).await? {
             Ok(who) => who,
             Err(why) => return Ok(Err(why)),
         };
+        // Whom the configuration names has subscribed to nothing: of each run it is seen whether they are asked.
+        if receiver.owner.by == Some(Identification::Configured) {
+            return Ok(Ok(who));
+        }
         let still_hears = match &found.scope {
             Scope::Tenant if !who.is_admin() => Err(format!("{} is no longer an administrator", who.user)),
             Scope::Tenant => Ok(()),
@@ -361,7 +376,7 @@ impl Deliveries {
         Ok(still_hears.map(|()| who))
     }
 
-    /// Disables a subscription whose owner may not hear of it any more. They, and administrators, see why.
+    /// Disables a subscription whose owner may no longer see it. They, and administrators, see why.
     async fn shut_out(
         &self,
         found: &Subscription,
@@ -413,14 +428,17 @@ impl Deliveries {
     ) -> DeliveryOutcome {
         let settings = self.host.settings();
         let Webhooks { key, guard, timeout, .. } = &settings.webhooks;
-        let Some(key) = key else { return DeliveryOutcome::failed(NO_KEY) };
         let Some(kind) = self.kind(&receiver.kind) else {
             return DeliveryOutcome::failed(format!(
                 "this server knows no receivers of the kind {:?}",
                 receiver.kind
             ));
         };
-        let now = self.host.clock.now();
+        if receiver.owner.by == Some(Identification::Configured) {
+            return self.send_by_channel(subscription, receiver, kind.as_ref(), what).await;
+        }
+        let Some(key) = key else { return DeliveryOutcome::failed(NO_KEY) };
+        let (now, run) = (self.host.clock.now(), run_of(&what));
         let secrets = receiver.secrets(key, &subscription.tenant, &subscription.id, now);
         let brought = match receiver.brought_secrets(key, &subscription.tenant, &subscription.id) {
             Ok(brought) => brought,
@@ -434,6 +452,7 @@ impl Deliveries {
             secrets: &secrets,
             brought: brought.as_deref(),
             public_url: settings.public_url.as_deref(),
+            target: None,
         };
         let Some(DeliveryRequest { id, headers, body }) = kind.request(&telling) else {
             return DeliveryOutcome::Taken { status: 0 };
@@ -446,7 +465,13 @@ impl Deliveries {
             idempotency_key: id,
         };
         let limits = HttpLimits { time: *timeout, answer_bytes: ANSWER_BYTES, request_bytes: REQUEST_BYTES };
-        match http::send(guard, &limits, request).await {
+        let span = self.begin_delivery_span(run, &subscription.id, receiver).await;
+        let context = RequestContext::of_work(span.as_ref().map(|(_, span)| span.context));
+        let sent = request_context::within(context, http::send(guard, &limits, request)).await;
+        if let Some((traces, span)) = span {
+            end_delivery_span(&traces, span, &sent);
+        }
+        match sent {
             Ok(answer) => match answer.status {
                 status @ 200..=299 => DeliveryOutcome::Taken { status },
                 410 => DeliveryOutcome::Gone,
@@ -472,7 +497,7 @@ impl Deliveries {
             tracing::warn!(subscription, run = %notice.run, seq, tries, why, "deliveries: gave up; kept as a dead letter");
             return self.dead(from, why);
         };
-        settings.fixed.telemetry.delivery_failed();
+        self.host.fixed.telemetry.delivery_failed();
         // A receiver that says when is not asked sooner, but it cannot put off the end of the tries for ever.
         let wished = after.map_or(Millis(0), |after| Millis(after.0.min(RETRY_AFTER_MAX.0)));
         let at = self.host.clock.now().plus(Millis(around(*pause).0.max(wished.0)));
@@ -483,7 +508,7 @@ impl Deliveries {
     }
 
     fn dead(&self, from: Seq, why: String) -> SettleNotice {
-        self.host.settings().fixed.telemetry.delivery_dead();
+        self.host.fixed.telemetry.delivery_dead();
         SettleNotice::Dead { at: self.host.clock.now(), from, why }
     }
 
@@ -499,7 +524,7 @@ impl Deliveries {
     }
 }
 
-/// A hold over the cap is listed and nobody is told.
+/// A hold over the cap is listed and nobody is notified.
 fn is_muted(event: &Event) -> bool {
     matches!(event, Event::HoldOpened(opened) if opened.muted)
 }

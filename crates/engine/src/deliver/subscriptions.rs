@@ -1,7 +1,7 @@
 //! Subscriptions: who wants to be notified of what, and failed deliveries.
 //!
 //! Whoever subscribes hears only what they may see: a run that they may see, an agent whose approver they are, the whole
-//! tenant as its administrator; and it is looked at again whenever something is told. A subscription belongs to
+//! tenant as its administrator; and it is looked at again at every delivery. A subscription belongs to
 //! whoever made it; administrators may see and change all of the tenant.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use standfast_store::{
 
 use super::{Deliveries, DeliveryOutcome, DeliveryPayload, SigningSecret, old_secret_until};
 use crate::EngineError;
-use crate::auth::{Principal, Scope};
+use crate::auth::{Identification, Principal, Scope};
 use crate::clock;
 use crate::commit::IdempotencyKey;
 use crate::host::Host;
@@ -39,7 +39,7 @@ const OF_RUN_MAX: usize = 20;
 /// Rows of others that a list reads at most before it answers with what it has.
 const PAGES_MAX: usize = 4;
 
-/// What is told when nobody says.
+/// What is delivered by default.
 pub const USUAL_EVENTS: [&str; 7] = [
     "hold.opened",
     "hold.edited",
@@ -72,7 +72,7 @@ pub struct SubscriptionView {
     pub id: String,
     /// Of which runs.
     pub hears: Hears,
-    /// Whether it is told anything.
+    /// Whether anything is delivered to it.
     pub is_active: bool,
     /// The rest.
     pub receiver: Receiver,
@@ -164,7 +164,7 @@ impl Subscriptions {
         limit: usize,
     ) -> Result<(Vec<SubscriptionView>, Option<String>), SubscriptionError> {
         let (mut found, mut after) = (Vec::new(), after);
-        let owner = (!who.is_admin()).then(|| Owner::turn(&who.tenant, &who.user));
+        let owner = (!who.sees_all()).then(|| Owner::turn(&who.tenant, &who.user));
         for _ in 0..PAGES_MAX {
             let query = SubscriptionQuery {
                 tenant: who.tenant.clone(),
@@ -222,11 +222,15 @@ impl Subscriptions {
     pub async fn enable(&self, who: &Principal, id: &str) -> Result<SubscriptionView, SubscriptionError> {
         needs(who, Scope::RunsWrite)?;
         let view = self.subscription(who, id).await?;
+        // Whom the configuration names stays who it says.
+        if view.receiver.owner.by == Some(Identification::Configured) {
+            return self.change(who, id, |receiver| Receiver { disabled: None, ..receiver }).await;
+        }
         let is_owners = view.receiver.owner.user == who.user;
         let owner = if is_owners {
             who.clone()
         } else {
-            let now = self.identity.owner_now(&who.tenant, &view.receiver.owner).await?;
+            let now = self.identity.owner_now(&who.tenant, &view.receiver.owner, Scope::RunsRead).await?;
             now.map_err(|why| {
                 let owner = &view.receiver.owner.user;
                 SubscriptionError::Invalid(format!("{why}; {owner} must enable this subscription"))
@@ -262,6 +266,7 @@ impl Subscriptions {
             DeliveryOutcome::Taken { status: 0 } => Err("receivers of this kind are sent no tests".into()),
             DeliveryOutcome::Taken { status } => Ok(status),
             DeliveryOutcome::Failed { why, after: _ } => Err(why),
+            DeliveryOutcome::Later(_) => Err("it is not to be disturbed now".into()),
             DeliveryOutcome::Gone => {
                 Err("the receiver answered 410; a delivery would disable the subscription".into())
             }
@@ -367,7 +372,7 @@ impl Subscriptions {
                 "you have {BROAD_OF_ONE_MAX} subscriptions to agents or everything already"
             ));
         }
-        if count(false, None).await? < BROAD_MAX {
+        if count(false, None).await? < BROAD_MAX + self.deliveries.channel_rows(&who.tenant).await? {
             Ok(())
         } else {
             too_many(format!("there are {BROAD_MAX} subscriptions to agents or everything already"))
@@ -382,7 +387,7 @@ fn visible(who: &Principal, row: &Subscription) -> Option<SubscriptionView> {
             tracing::warn!(subscription = row.id, why, "deliveries: a stored subscription cannot be read")
         })
         .ok()?;
-    let is_theirs = who.is_admin() || receiver.owner.user == who.user;
+    let is_theirs = who.sees_all() || receiver.owner.user == who.user;
     is_theirs.then(|| SubscriptionView {
         id: row.id.clone(),
         hears: row.scope.clone(),

@@ -27,11 +27,14 @@ use tracing::Instrument as _;
 
 use super::account::account;
 use super::effects::{EffectCall, is_claimed_meanwhile};
+use super::grants::GrantScope;
+use super::reconcile::{give_up_start, push_orphan};
 use super::{Drive, Drives, Step, ToolEnd};
 use crate::EngineError;
 use crate::auth::Principal;
 use crate::policy;
 use crate::receivers::{Callback, JOB_RECEIVER};
+use crate::request_context::{self, RequestContext};
 use crate::settings::Agent;
 use crate::tool::{Invocation, LookupFuture, Outcome, Suspension, webhook_url};
 
@@ -41,7 +44,7 @@ const START_MARGIN: Millis = Millis::seconds(2);
 impl Drives {
     /// The start of a call by this node.
     pub(crate) fn begin_call(&self, agent: &AgentName, call: CallNo, stored: StoredCall) -> Command {
-        let lease = Millis(self.host.settings().fixed.lease.0 - START_MARGIN.0);
+        let lease = Millis(self.host.fixed.lease.0 - START_MARGIN.0);
         let start_by = self.host.clock.now().plus(lease);
         let agent = self.host.agent(agent).ok();
         let tool = agent.as_ref().and_then(|agent| agent.tools.get(&stored.tool));
@@ -120,7 +123,7 @@ impl Drive {
             (there, Some(missing)) if there.is_empty() => {
                 self.ask_about(&missing).await?;
                 match self.refused.take() {
-                    // No room for the question: the calls are refused one by one, and the model is told.
+                    // No room for the question: the calls are refused one by one, and the model gets the reason.
                     Some(Refusal::Cap { .. }) => ready,
                     Some(_) | None => return Ok(()),
                 }
@@ -147,7 +150,7 @@ impl Drive {
                 .filter_map(stored)
                 .map(|(no, StoredCall { tool, arguments })| EffectCall { no, tool, arguments })
                 .collect();
-            self.drives.see_to_effects(run, agent, calls, &mut verdicts).await?;
+            self.drives.see_to_effects(&run.facts, agent, calls, &mut verdicts).await?;
         }
         if let Some(agent) = agent.as_deref().filter(|agent| agent.rules.takes_grants()) {
             let stored = |call: &CallNo| Some((*call, stored_call(&self.log, *call)?));
@@ -155,7 +158,9 @@ impl Drive {
             let calls: Vec<EffectCall> = calls
                 .map(|(no, StoredCall { tool, arguments })| EffectCall { no, tool, arguments })
                 .collect();
-            self.drives.see_to_grants((run, &self.log), agent, &definition, calls, &mut verdicts).await?;
+            let (facts, log, definition) = (&run.facts, &*self.log, &*definition);
+            let of = GrantScope { facts, run: Some(run), log, agent, definition, brought: None };
+            self.drives.see_to_grants(of, calls, &mut Vec::new(), &mut verdicts).await?;
         }
         for call in ready {
             let Some(stored) = stored_call(&self.log, call) else {
@@ -252,7 +257,9 @@ impl Drive {
         // Files that were rewritten meanwhile: given back, the call is asked about again when it is begun again.
         let approved = run.call(call).filter(|call| !call.satisfied.is_empty()).map(|call| call.files);
         let handed = tool.secrets(&invocation);
-        let (telemetry, name) = (drives.host.settings().fixed.telemetry.clone(), stored.tool.clone());
+        let (telemetry, name) = (drives.host.fixed.telemetry.clone(), stored.tool.clone());
+        let span = super::spans::begin_tool_span(self, run, &name, (call, attempt), &invocation.asked_as);
+        let context = RequestContext::of_work(span.as_ref().map(|work| work.span.context));
         let running = async move {
             let has_other_files = || {
                 approved.is_some_and(|files| digest::of_files(&tool.files(&invocation.arguments)) != files)
@@ -261,8 +268,11 @@ impl Drive {
                 return ToolEnd::TooLate;
             }
             let begun = telemetry.begin();
-            let came = tool.run(invocation).await;
+            let came = request_context::within(context, tool.run(invocation)).await;
             telemetry.ran(name.as_str(), begun, &came);
+            if let Some(span) = span {
+                span.end_tool(&came);
+            }
             ToolEnd::Ran(match handed {
                 Some(handed) => handed.await.cut_outcome(came),
                 None => came,
@@ -293,13 +303,12 @@ impl Drive {
                 }
             }
         }
-        let node = self.drives.host.node;
-        let command = if self.goes_on_by_looking(lost.call) {
-            Command::Return { call: lost.call, attempt: lost.attempt }
+        let StartedCall { call, attempt, .. } = lost;
+        if self.goes_on_by_looking(call) {
+            self.push(Command::Return { call, attempt }, Verdicts::default()).await?;
         } else {
-            Command::Orphan { call: lost.call, attempt: lost.attempt, node, why }
-        };
-        self.push(command, Verdicts::default()).await?;
+            give_up_start(self, CallAttempt { call, attempt }, why).await?;
+        }
         self.settle().await
     }
 
@@ -312,7 +321,7 @@ impl Drive {
         tool.is_some_and(|tool| tool.finds_out()) && continuation(&self.log, call).is_some()
     }
 
-    /// The run has ended: its tools are stopped. What ended until then is told, what never ran is given back, and of the
+    /// The run has ended: its tools are stopped. What ended until then is recorded, what never ran is given back, and of the
     /// rest nobody knows what it did.
     pub(super) async fn stop_tools(&mut self, started: Vec<StartedCall>) -> Result<(), EngineError> {
         while let Some(done) = self.tools.try_join_next_with_id() {
@@ -380,7 +389,6 @@ impl Drive {
             Err(error) => error.id(),
         };
         let Some(CallAttempt { call, attempt }) = self.at_work.remove(&id) else { return Ok(()) };
-        let node = self.drives.host.node;
         match done {
             Ok((_, ToolEnd::TooLate)) => {
                 self.push(Command::Return { call, attempt }, Verdicts::default()).await
@@ -390,13 +398,14 @@ impl Drive {
             // What the tool did until then nobody knows (C35).
             Ok((_, ToolEnd::Ran(Outcome::Unknown(why)))) => {
                 tracing::warn!(run = %self.run, %call, why, "drive: outcome unknown");
-                let why = OrphanCause::Tool(why);
-                self.push(Command::Orphan { call, attempt, node, why }, Verdicts::default()).await
+                give_up_start(self, CallAttempt { call, attempt }, OrphanCause::Tool(why)).await
+            }
+            Ok((_, ToolEnd::Reconciled { why, said })) => {
+                push_orphan(self, CallAttempt { call, attempt }, why, Some(said)).await
             }
             Err(panic) => {
                 tracing::error!(run = %self.run, %call, %panic, "drive: the tool panicked; outcome unknown");
-                let why = OrphanCause::Crash;
-                self.push(Command::Orphan { call, attempt, node, why }, Verdicts::default()).await
+                give_up_start(self, CallAttempt { call, attempt }, OrphanCause::Crash).await
             }
         }
     }
@@ -427,7 +436,7 @@ impl Drive {
     }
 }
 
-/// The id that stands on record for a start, so that the outside can be told of it.
+/// The id that stands on record for a start, so that it can be sent outside.
 fn pending(log: &[Envelope], call: CallNo, attempt: u32) -> Option<Secret> {
     let started = log.iter().rev().find_map(|envelope| {
         let Event::CallStarted(started) = &envelope.event else { return None };

@@ -49,7 +49,7 @@ impl Drive {
                 return false;
             };
             tracing::warn!(run = %self.run, %error, "drive: the store is not available; waiting for it");
-            self.drives.host.clock.sleep(self.drives.host.settings().fixed.poll).await;
+            self.drives.host.clock.sleep(self.drives.host.fixed.poll).await;
             match self.settle().await {
                 Ok(()) => return true,
                 Err(again) => error = again,
@@ -106,8 +106,8 @@ impl Drive {
 
     /// Waits until everything is durable, then lets it be seen.
     pub(super) async fn settle(&mut self) -> Result<(), EngineError> {
-        let settings = self.drives.host.settings();
-        let waiting = settings.fixed.telemetry.write();
+        let telemetry = self.drives.host.fixed.telemetry.clone();
+        let waiting = telemetry.write();
         let settlement = self.pipeline.settle().await;
         drop(waiting);
         let is_news = !settlement.done.is_empty() || settlement.failed.is_some();
@@ -117,7 +117,7 @@ impl Drive {
             && let Some(pushed_at) = self.pushed_at.take()
             && settlement.done.iter().any(|settled| !settled.events.is_empty())
         {
-            self.leased_until = pushed_at.plus(self.drives.host.settings().fixed.lease);
+            self.leased_until = pushed_at.plus(self.drives.host.fixed.lease);
         }
         self.may_lose &= settlement.failed.is_some();
         for settled in settlement.done {
@@ -140,6 +140,7 @@ impl Drive {
             if let Some(row) = self.pipeline.durable() {
                 log_events(&row.run, &settled.events);
             }
+            super::spans::trace_decided(self, &settled.decided, &settled.events);
             if self.rest.is_some() {
                 self.decided.extend(settled.decided);
             }
@@ -177,8 +178,8 @@ impl Drive {
     /// Keeps the lease, and looks at what others have appended: that makes up for a wake that was lost.
     pub(super) async fn keep(&mut self) -> Result<(), EngineError> {
         self.renews_at = self.drives.host.clock.now().plus(self.drives.renewal());
-        let until = self.drives.host.clock.now().plus(self.drives.host.settings().fixed.lease);
-        // Losing a lease never harms state: whoever takes over is told apart by the sequence.
+        let until = self.drives.host.clock.now().plus(self.drives.host.fixed.lease);
+        // Losing a lease never harms state: the sequence tells who has taken over.
         let kept = self.drives.log.store.renew(vec![self.run], self.drives.host.node, until).await;
         match kept {
             Ok(kept) if kept.is_empty() && self.is_leased => self.lose(),
@@ -196,7 +197,7 @@ impl Drive {
     /// Another node has taken the run: this one was silent for too long.
     pub(super) fn lose(&mut self) {
         if !self.is_lost {
-            self.drives.host.settings().fixed.telemetry.lease_lost();
+            self.drives.host.fixed.telemetry.lease_lost();
             tracing::warn!(run = %self.run, "drive: lease lost to another node; recording finished tool results, then stopping");
         }
         (self.is_lost, self.is_leased) = (true, false);

@@ -3,7 +3,7 @@
 //!
 //! The claim is written with the start, behind a guard, so that of two starts of one effect one is refused, on any node. Who was
 //! first is looked up before people are asked and again before the start: then the second one is held, with what came of the
-//! first. Tools without a key cost nothing.
+//! first. Tools without a key cost nothing. Budgets, which are taken from in the same way, are in `budgets.rs`.
 
 use standfast_core::effect::EffectClaim;
 use standfast_core::event::{Envelope, Event};
@@ -11,11 +11,13 @@ use standfast_core::id::{CallNo, Seq};
 use standfast_core::name::{RuleId, ToolName};
 use standfast_core::policy::{Effect, Verdict, Verdicts};
 use standfast_core::receipt::{CallEffect, claiming_call};
-use standfast_core::run::Run;
+use standfast_core::run::Facts;
+use standfast_policy::budget::RuleClaim;
 use standfast_policy::value::{Arguments, Value};
 use standfast_store::{KeyRecord, StoreError};
 
 use super::Drives;
+use super::budgets::Accounts;
 use crate::EngineError;
 use crate::policy::{DENYING, NO_TRACKING, NOT_TRACKED, call_of};
 use crate::settings::{Agent, Rules, Tracking};
@@ -24,6 +26,7 @@ use crate::settings::{Agent, Rules, Tracking};
 const NO_KEY: &str = "effect:no_key";
 
 /// A call whose effect is looked up.
+#[derive(Clone)]
 pub(crate) struct EffectCall {
     pub(crate) no: CallNo,
     pub(crate) tool: ToolName,
@@ -32,11 +35,11 @@ pub(crate) struct EffectCall {
 }
 
 impl Drives {
-    /// Adds to the verdicts what is known of the effects of these calls: holds where they were started before, claims for
-    /// their own starts.
+    /// Adds to the verdicts what is known of the effects of these calls: holds where they were started before or a budget does
+    /// not have enough left, claims and takes for their own starts.
     pub(crate) async fn see_to_effects(
         &self,
-        run: &Run,
+        facts: &Facts,
         agent: &Agent,
         calls: impl IntoIterator<Item = EffectCall>,
         verdicts: &mut Verdicts,
@@ -44,8 +47,9 @@ impl Drives {
         if !agent.may_claim_effects() {
             return Ok(());
         }
+        let mut accounts = Accounts::default();
         for EffectCall { no, tool, arguments } in calls {
-            let mut keys = by_rules(run, agent, &tool, &arguments);
+            let (mut keys, claims) = by_rules(facts, agent, &tool, &arguments);
             if let Some(template) = agent.effect_keys.get(&tool) {
                 let arguments = Arguments::parse(&arguments);
                 match template.fill(arguments.value().unwrap_or(&Value::Null)) {
@@ -56,22 +60,23 @@ impl Drives {
             keys.sort();
             keys.dedup();
             for key in keys {
-                self.see_to_effect(run, agent, (no, key), verdicts).await?;
+                self.see_to_effect(facts, agent, (no, key), verdicts).await?;
             }
+            self.see_to_budgets((facts, agent), (no, claims), &mut accounts, verdicts).await?;
         }
         Ok(())
     }
 
     async fn see_to_effect(
         &self,
-        run: &Run,
+        facts: &Facts,
         agent: &Agent,
         (no, key): (CallNo, String),
         verdicts: &mut Verdicts,
     ) -> Result<(), EngineError> {
         let mut claim = EffectClaim { key, no: 1 };
         let mut last: Option<(EffectClaim, KeyRecord)> = None;
-        while let Some(record) = self.log.store.find_key(run.facts.tenant.clone(), claim.stored()).await? {
+        while let Some(record) = self.log.store.find_key(facts.tenant.clone(), claim.stored()).await? {
             last = Some((claim.clone(), record));
             claim.no += 1;
         }
@@ -80,7 +85,7 @@ impl Drives {
             return Ok(());
         };
         // Its own earlier start has the effect: beginning again is what people, or its tool's nature, have said.
-        if record.run == run.facts.id && record.request == EffectClaim::owner(run.facts.id, no) {
+        if record.run == facts.id && record.request == EffectClaim::owner(facts.id, no) {
             return Ok(());
         }
         let events = match self.log.events(record.run, Seq(0)).await {
@@ -125,32 +130,46 @@ fn is_orphaned(call: CallNo, events: &[Envelope]) -> bool {
     last == Some(true)
 }
 
-/// What the rules call the effects of a call. Where one cannot be made, the rules themselves hold the call.
-fn by_rules(run: &Run, agent: &Agent, tool: &ToolName, arguments: &str) -> Vec<String> {
+/// What the rules call the effects of a call, and what it takes from their budgets. Where that cannot be told, the rules
+/// themselves hold the call.
+fn by_rules(facts: &Facts, agent: &Agent, tool: &ToolName, arguments: &str) -> (Vec<String>, Vec<RuleClaim>) {
     match &agent.rules {
-        Rules::Readable(policy) if agent.rules.name_effects() => {
-            let call = call_of(&run.facts, tool, Some(arguments));
+        Rules::Readable(policy) if agent.rules.name_effects() || agent.rules.have_budgets() => {
+            let call = call_of(facts, tool, Some(arguments));
             let decision = policy.decide(&call, agent.tool_default(tool));
-            decision.effect_keys.iter().map(|key| key.as_str().to_owned()).collect()
+            let keys = decision.effect_keys.iter().map(|key| key.as_str().to_owned()).collect();
+            (keys, decision.budgets)
         }
-        Rules::Readable(_) | Rules::Unreadable(_) => Vec::new(),
+        Rules::Readable(_) | Rules::Unreadable(_) => (Vec::new(), Vec::new()),
     }
 }
 
-/// Whether a start was refused because somebody else has claimed one of its effects meanwhile: no guard of the lease, and
+/// Whether a start was refused because somebody else has claimed one of its effects, or taken from one of its budgets, meanwhile: no guard of the lease, and
 /// none of a request that was sent before.
 pub(crate) fn is_claimed_meanwhile(error: &EngineError) -> bool {
     matches!(error, EngineError::Store(StoreError::Guard { which, .. }) if *which > 0)
 }
 
-/// A call that a person is asked about; without tracking nobody can be (C29).
-fn hold(agent: &Agent, no: CallNo, rule: &str, reason: String, verdicts: &mut Verdicts) {
+/// A call that a person is asked about; without tracking nobody can be (C29). What was looked up is what they are told first: what
+/// rules say of a call stands beside it anyway.
+pub(super) fn hold(agent: &Agent, no: CallNo, rule: &str, reason: String, verdicts: &mut Verdicts) {
     let (effect, rule, reason, note) = match agent.tracking {
-        Tracking::On => (Effect::Hold, rule, reason, None),
+        Tracking::On => (Effect::Hold, rule, all_reasons(no, reason, verdicts), None),
         Tracking::Off => (Effect::Deny, NO_TRACKING, NOT_TRACKED.to_owned(), Some(DENYING.to_owned())),
     };
     if let Ok(rule) = RuleId::new(rule) {
         let verdict = Verdict { reason: Some(reason), note, ..Verdict::new(effect, rule) };
-        verdicts.by_call.push((no, verdict));
+        verdicts.by_call.insert(0, (no, verdict));
+    }
+}
+
+/// A reason behind what else was found out about a call: of several verdicts one says why.
+fn all_reasons(no: CallNo, reason: String, verdicts: &Verdicts) -> String {
+    let is_found_out =
+        |verdict: &Verdict| ["effect:", "budget:"].iter().any(|kind| verdict.rule.as_str().starts_with(kind));
+    let before = verdicts.by_call.iter().find(|(of, verdict)| *of == no && is_found_out(verdict));
+    match before.and_then(|(_, verdict)| verdict.reason.as_deref()) {
+        Some(before) => format!("{before}. {reason}"),
+        None => reason,
     }
 }

@@ -29,7 +29,7 @@ impl DriveGuard {
         driven.get_mut(&self.run).is_some_and(|driven| std::mem::take(&mut driven.is_claimed))
     }
 
-    /// Lets the run be seen, and says whether it goes on; `counted` hears of how many changes it is the last.
+    /// Lets the run be seen, and says whether it goes on; `counted` gets the number of changes of which it is the last.
     pub(super) fn show(&self, continuation: Continuation, counted: impl FnOnce(u64)) {
         self.drives.wakes.show(self.run, continuation, counted);
     }
@@ -103,7 +103,7 @@ impl Drives {
     pub(crate) fn release_later(self: &Arc<Drives>, guard: DriveGuard) {
         let drives = self.clone();
         self.host.spawn(async move {
-            drives.host.sleep_unless_stopping(drives.host.settings().fixed.lease).await;
+            drives.host.sleep_unless_stopping(drives.host.fixed.lease).await;
             drives.release(guard.run, Some(drives.host.clock.now())).await;
             drop(guard);
             drives.wakes.wake_worker();

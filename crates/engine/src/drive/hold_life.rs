@@ -16,7 +16,7 @@ use standfast_store::{RunFilter, RunQuery};
 
 use super::{Drive, Drives};
 use crate::policy;
-use crate::settings::{Agent, NotifiedHolds};
+use crate::settings::{Agent, NotifiedHolds, Rules};
 
 /// The phases of runs that wait for a person.
 const WAITING: [Phase; 3] = [Phase::HeldForPerson, Phase::HeldForAuth, Phase::HeldForExternal];
@@ -34,10 +34,10 @@ pub(super) async fn fill_in(
         return;
     }
     let now = drive.drives.host.clock.now();
-    for (no, call) in policy::numbered(run, calls).filter(|_| agent.hours.is_some()) {
+    for (no, call) in policy::numbered(run, calls).filter(|_| counts_times(agent)) {
         let Ok(tool) = ToolName::new(&call.tool) else { continue };
         let terms = verdicts.terms(no);
-        let found = times(agent, &definition.policy_for(&tool), &terms, now);
+        let found = times(agent, &definition.policy_for(&tool), &terms, now, None);
         verdicts.times.extend(found.map(|times| (no, times)));
     }
     verdicts.mutes = drive.drives.is_over_soft_cap(&run.facts).await;
@@ -47,8 +47,8 @@ pub(super) async fn fill_in(
 pub(super) async fn of_suspension(drive: &mut Drive, call: CallNo, kind: SuspendFor) -> Verdicts {
     let mut verdicts = Verdicts::default();
     let settings = drive.drives.host.settings();
-    let has_hours = settings.agents.values().any(|agent| agent.hours.is_some());
-    if !has_hours && settings.notified_holds == NotifiedHolds::default() {
+    let has_times = settings.agents.values().any(|agent| counts_times(agent));
+    if !has_times && settings.notified_holds == NotifiedHolds::default() {
         return verdicts;
     }
     let asking = drive.pipeline.tip().filter(|_| kind != SuspendFor::External).cloned();
@@ -58,35 +58,74 @@ pub(super) async fn of_suspension(drive: &mut Drive, call: CallNo, kind: Suspend
     if let (Some(agent), Some(definition), Some(asks)) = (agent, definition, run.call(call)) {
         let policy = definition.policy_for(&asks.tool);
         let now = drive.drives.host.clock.now();
-        let found = times(&agent, &policy, &HoldTerms::default(), now);
+        let found = times(&agent, &policy, &HoldTerms::default(), now, None);
         verdicts.times.extend(found.map(|times| (call, times)));
     }
     verdicts.mutes = drive.drives.is_over_soft_cap(&run.facts).await;
     verdicts
 }
 
-/// When people are reminded next of what is open, where business hours count.
+/// When people are reminded next of what is open, where business hours count: the rules' own, or else the agent's.
 pub(super) fn of_tick(drive: &Drive, run: &Run) -> Verdicts {
     let mut verdicts = Verdicts::default();
     let Ok(agent) = drive.drives.host.agent(&run.facts.agent) else { return verdicts };
     let now = drive.drives.host.clock.now();
     let terms = HoldTerms::default();
-    let of_hold = |hold: &Hold| Some((hold.call(), times(&agent, &hold.policy, &terms, now)?));
+    let of_hold = |hold: &Hold| {
+        let own = times(&agent, &hold.policy, &terms, now, hold.expires_at);
+        let by_rules = match &agent.rules {
+            Rules::Readable(policy) => policy.remind_again_at(&hold.rules, now),
+            Rules::Unreadable(_) => None,
+        };
+        let times = match by_rules {
+            Some(at) => {
+                let next = last_reminder(&agent, hold.expires_at, now).into_iter().chain([at]).min();
+                HoldTimes { remind_at: next, ..own.unwrap_or_default() }
+            }
+            None => own?,
+        };
+        Some((hold.call(), times))
+    };
     verdicts.times.extend(run.state.holds.iter().filter_map(of_hold));
     verdicts
 }
 
-/// The instants of a hold that opens now, counted in the agent's hours; none where all hours count. What rules say was
-/// counted in their own hours before.
-fn times(agent: &Agent, policy: &HoldPolicy, terms: &HoldTerms, now: Timestamp) -> Option<HoldTimes> {
-    let hours = agent.hours.as_ref()?;
-    let after = |span: Option<Millis>| hours.after(now, span.filter(|span| span.0 > 0)?);
+/// Whether the instants of an agent's holds are more than spans from their opening.
+fn counts_times(agent: &Agent) -> bool {
+    agent.hours.is_some() || agent.remind_before.is_some()
+}
+
+/// The reminder shortly before a deadline, if there is one to come.
+fn last_reminder(agent: &Agent, deadline: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+    let last = agent.remind_before.zip(deadline);
+    last.map(|(before, at)| Timestamp(at.0.saturating_sub(before.0))).filter(|at| *at > now)
+}
+
+/// The instants of a hold that opens now, or whose deadline is known, counted in the agent's hours; none where plain spans say it all.
+/// What rules say was counted in their own hours before. The last reminder is so long before the deadline, whatever the hours are.
+fn times(
+    agent: &Agent,
+    policy: &HoldPolicy,
+    terms: &HoldTerms,
+    now: Timestamp,
+    deadline: Option<Timestamp>,
+) -> Option<HoldTimes> {
+    if !counts_times(agent) {
+        return None;
+    }
+    let after = |span: Option<Millis>| {
+        let span = span.filter(|span| span.0 > 0)?;
+        agent.hours.as_ref().map_or_else(|| Some(now.plus(span)), |hours| hours.after(now, span))
+    };
     let by_rule = |span: Option<Millis>| span.map(|span| now.plus(span));
     let escalation = after(policy.escalate_after).filter(|_| !policy.escalate_to.is_empty());
     let escalation = escalation.map(|at| Escalation { at, to: policy.escalate_to.clone(), rule: None });
+    let expires_at = by_rule(terms.timeout).or_else(|| after(policy.timeout));
+    let last = last_reminder(agent, deadline.or(expires_at), now);
+    let next = by_rule(terms.remind_after).or_else(|| after(policy.remind_after));
     Some(HoldTimes {
-        expires_at: by_rule(terms.timeout).or_else(|| after(policy.timeout)),
-        remind_at: by_rule(terms.remind_after).or_else(|| after(policy.remind_after)),
+        expires_at,
+        remind_at: next.into_iter().chain(last).min(),
         escalations: escalation.into_iter().collect(),
     })
 }

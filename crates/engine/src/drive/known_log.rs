@@ -12,7 +12,7 @@ use super::Drive;
 use crate::wakes::{RestSlot, RestedRun};
 
 /// The run's events with those that are still on their way. A log that was read a moment later than the run may have more
-/// than the run has heard of.
+/// than the run knows of.
 pub(super) fn known_events(drive: &Drive) -> impl Iterator<Item = &Envelope> {
     let durable = drive.durable_seq();
     drive.log.iter().take_while(move |envelope| envelope.seq <= durable).chain(drive.pipeline.unsettled())
@@ -35,7 +35,7 @@ pub(super) fn with_known_log<T>(drive: &mut Drive, look: impl FnOnce(&[Envelope]
     seen
 }
 
-/// What the run came to, for whoever began this drive, if all of it is in hand and the run is nobody's.
+/// The run as it came to rest, for whoever began this drive, if all of it is in hand and the run is nobody's.
 pub(super) fn what_it_came_to(drive: &mut Drive) -> Option<(RestSlot, RestedRun)> {
     let is_whole = Seq(drive.log.len() as u64) == drive.durable_seq();
     let is_free = !drive.is_leased && !drive.is_lost;

@@ -85,6 +85,7 @@ impl Drives {
                     attempt: call.attempt,
                     node: self.host.node,
                     why: OrphanCause::Crash,
+                    reconciled: None,
                 };
                 match self.commit.commit_as_node(row.clone(), orphan).await {
                     Ok(_) | Err(EngineError::Refused(_)) => {}

@@ -4,39 +4,29 @@
 //! call: an approval satisfies exactly what was shown, and another result asks again. What cannot be looked at is shown as
 //! that, and held.
 
-use std::panic::AssertUnwindSafe;
-
-use futures_util::FutureExt as _;
-use standfast_core::body::Body;
-use standfast_core::digest;
 use standfast_core::hold::{Finding, HoldTerms};
-use standfast_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId};
-use standfast_core::message::ToolResult;
+use standfast_core::id::CallNo;
 use standfast_core::name::{RuleId, ToolName};
 use standfast_core::policy::{Effect, Verdict, Verdicts};
 use standfast_core::run::Run;
 use standfast_core::time::Millis;
-use standfast_policy::call::{Call, ToolDefault};
+use standfast_policy::call::Call;
 use standfast_policy::rule::Precondition;
 
 use super::Drives;
-use super::account::account;
+use super::read_only_call::{ReadOnlyCall, finding};
 use crate::policy;
 use crate::settings::{Agent, Rules};
-use crate::tool::{Invocation, Judgement, Outcome};
 
 /// How long a look may take.
 const PATIENCE: Millis = Millis::seconds(30);
 
-/// Characters of a result that are shown and stored; all of it counts.
-const SHOWN_CHARS: usize = 4_000;
-
-/// What people are told when a call is asked about again.
+/// The text for people when a call is asked about again.
 const CHANGED: &str = "What was found before it was approved is different now";
 
 impl Drives {
     /// Looks at what the rules about these calls want looked at, for those that are held.
-    pub(super) async fn look_at_preconditions(
+    pub(crate) async fn look_at_preconditions(
         &self,
         run: &Run,
         agent: &Agent,
@@ -69,69 +59,14 @@ impl Drives {
     ) -> Finding {
         let (arguments, said) = match arguments(call, wanted) {
             Ok(arguments) => {
-                let said = self.ask_tool(run, agent, no, (&wanted.tool, &arguments)).await;
+                let call = ReadOnlyCall { no, tool: &wanted.tool, arguments: &arguments, patience: PATIENCE };
+                let said = self.make_read_only_call(run, agent, call).await;
                 (arguments, said)
             }
             Err(why) => (String::new(), Err(why)),
         };
-        let (result, fails) = match said {
-            Ok(result) => (result, false),
-            Err(why) => (why, true),
-        };
-        let parts = [wanted.tool.as_bytes(), arguments.as_bytes(), result.as_bytes(), &[u8::from(fails)]];
-        let digest = digest::of_parts("standfast.precondition.1", &parts);
-        let result = result.chars().take(SHOWN_CHARS).collect();
-        Finding { tool: wanted.tool.clone(), arguments, result, fails, digest }
+        finding(&wanted.tool, arguments, said)
     }
-
-    /// What a tool that changes nothing says, or why it cannot be asked.
-    async fn ask_tool(
-        &self,
-        run: &Run,
-        agent: &Agent,
-        no: CallNo,
-        (name, arguments): (&str, &str),
-    ) -> Result<String, String> {
-        let found = ToolName::new(name).ok().and_then(|name| Some((agent.tools.get(&name)?, name)));
-        let Some((tool, name)) = found else { return Err(format!("the agent has no tool {name}")) };
-        if agent.tool_default(&name) != ToolDefault::ReadOnly || tool.judge(arguments) != Judgement::Allow {
-            return Err(format!("{name} is not a tool that changes nothing, so it was not called"));
-        }
-        let id = run.facts.id;
-        let secret = self.host.clock.entropy().draw("precondition", no.0);
-        let invocation = Invocation {
-            call: CallId { run: id, no },
-            attempt: 0,
-            arguments: arguments.to_owned(),
-            tool: name.clone(),
-            session: run.facts.session.clone(),
-            message: MessageId { run: id, seq: run.state.replied_at },
-            asked_as: String::new(),
-            owner: account(&run.facts),
-            resumed: None,
-            pending: HoldId { run: id, key: HoldKey { call: no, secret } },
-        };
-        let handed = tool.secrets(&invocation);
-        let running = AssertUnwindSafe(tool.run(invocation)).catch_unwind();
-        let came = tokio::select! {
-            came = running => came.map_err(|_| format!("{name} failed"))?,
-            () = self.host.clock.sleep(PATIENCE) => return Err(format!("{name} did not answer within {PATIENCE}")),
-        };
-        let came = match handed {
-            Some(handed) => handed.await.cut_outcome(came),
-            None => came,
-        };
-        match came {
-            Outcome::Done(ToolResult::Ok(body)) => Ok(text(&body)),
-            Outcome::Done(ToolResult::Failed(body)) => Err(text(&body)),
-            Outcome::Unknown(why) => Err(why),
-            Outcome::Pending(_) => Err(format!("{name} waits for something itself")),
-        }
-    }
-}
-
-fn text(body: &Body) -> String {
-    body.inline().unwrap_or("a result that is too large to be shown").to_owned()
 }
 
 /// The arguments of a look: each from its place in the call.

@@ -23,6 +23,7 @@ use super::{Drive, Drives};
 use crate::EngineError;
 use crate::commit::Change;
 use crate::log::result_of;
+use crate::request_context::{self, RequestContext};
 
 /// Begins children that were promised, takes the results of those that have ended, and ends the run when no parent waits
 /// for it any more.
@@ -41,7 +42,10 @@ pub(super) async fn look_after_family(drive: &mut Drive) -> Result<(), EngineErr
     }
     for hold in &run.state.holds {
         let Some(child) = hold.child else { continue };
-        if let Some(wanted) = drive.drives.child_came_to(&run, hold, child, &drive.log).await? {
+        // A child that is begun belongs to this drive's trace.
+        let context = RequestContext::of_work(super::spans::span_of(drive));
+        let looking = drive.drives.child_came_to(&run, hold, child, &drive.log);
+        if let Some(wanted) = request_context::within(context, looking).await? {
             let decide = Decide { hold: hold.key, digest: None, revision: None };
             let resolve = Resolve { decide, resolution: wanted, idempotency_key: None, message: None };
             drive.push_as(Role::System, Command::Resolve(resolve)).await?;

@@ -3,7 +3,7 @@
 //! A model is asked with what is durable. Only one that replies within this process, from a script, may be asked before:
 //! nothing leaves the process then, and only what nobody but this drive can say may be on its way, the run's own start and
 //! what its tools reported while the lease is surely this node's. What a model says names what it was asked with: if that
-//! is not what is stored in the end, it is thrown away and the model is asked anew.
+//! is not what is stored in the end, it is thrown away and the model is asked again.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -23,10 +23,12 @@ use standfast_store::StoreError;
 
 use super::Drive;
 use super::effects::EffectCall;
+use super::grants::GrantScope;
 use super::known_log::with_known_log;
 use crate::EngineError;
 use crate::model::{GivesUp, ModelFailure, ModelReply, Prompt};
 use crate::policy;
+use crate::request_context::{self, RequestContext};
 use crate::settings::Agent;
 use crate::tool::read_result;
 
@@ -57,7 +59,7 @@ impl Drive {
             with_known_log(self, |events| (results_digest(events), transcript(events)));
         let heard = PromptBasis { results, ..run.heard() };
         if !run.is_asked_with(heard) {
-            return self.read_log_anew().await;
+            return self.reload_log().await;
         }
         // Where the model can read on, a long result is shown in part.
         if definition.tools.keys().any(|tool| tool.as_str() == read_result::NAME) {
@@ -68,11 +70,14 @@ impl Drive {
         let transcript = earlier;
         let pinned = definition.clone();
         let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
+        let span = super::spans::begin_model_span(self, run, &pinned.model, model.as_ref());
+        let context = RequestContext::of_work(span.as_ref().map(|work| work.span.context));
         let live = drives.deltas.live(&drives.host.clock, run, agent.streaming);
-        let telemetry = drives.host.settings().fixed.telemetry.clone();
+        let telemetry = drives.host.fixed.telemetry.clone();
         let begun = telemetry.begin();
         // A model with a bug ends its run, after whoever started it has heard that it is durable.
-        let asking = AssertUnwindSafe(async { model.ask(prompt, &live).await }).catch_unwind();
+        let asking = request_context::within(context, async { model.ask(prompt, &live).await });
+        let asking = AssertUnwindSafe(asking).catch_unwind();
         let mut asked = pin!(asking);
         let (replied, settled) = settle_meanwhile(self, asked.as_mut()).await;
         // What it was asked with never was: whatever it says is about something else.
@@ -89,12 +94,15 @@ impl Drive {
         let replied = replied.unwrap_or_else(|panic| resume_unwind(panic));
         let other = replied.as_ref().ok().and_then(|reply| reply.model.as_deref());
         telemetry.asked(other.unwrap_or(&pinned.model), begun, &replied);
+        if let Some(span) = span {
+            span.end_model(&replied);
+        }
         self.record(run, &agent, heard, replied).await?;
         settled
     }
 
     /// The log in hand is not the one that the run is made of: it is read again before anybody is asked with it.
-    async fn read_log_anew(&mut self) -> Result<(), EngineError> {
+    async fn reload_log(&mut self) -> Result<(), EngineError> {
         self.settle().await?;
         Arc::make_mut(&mut self.log).clear();
         self.refresh().await?;
@@ -108,7 +116,7 @@ impl Drive {
         }
     }
 
-    /// What the model said, or that it said nothing, is kept whatever becomes of the store.
+    /// The reply of the model, also an empty one, is kept whatever becomes of the store.
     async fn record(
         &mut self,
         run: &Run,
@@ -141,7 +149,7 @@ impl Drive {
                         Some(EffectCall { no, tool, arguments: call.arguments.clone() })
                     });
                     let calls: Vec<EffectCall> = calls.collect();
-                    self.drives.see_to_effects(run, agent, calls, &mut verdicts).await?;
+                    self.drives.see_to_effects(&run.facts, agent, calls, &mut verdicts).await?;
                 }
                 if agent.rules.takes_grants() {
                     let calls = policy::numbered(run, &reply.calls).filter_map(|(no, call)| {
@@ -149,9 +157,11 @@ impl Drive {
                         Some(EffectCall { no, tool, arguments: call.arguments.clone() })
                     });
                     let calls: Vec<EffectCall> = calls.collect();
-                    self.drives.see_to_grants((run, &[]), agent, &definition, calls, &mut verdicts).await?;
+                    let (facts, definition) = (&run.facts, &*definition);
+                    let of = GrantScope { facts, run: Some(run), log: &[], agent, definition, brought: None };
+                    self.drives.see_to_grants(of, calls, &mut Vec::new(), &mut verdicts).await?;
                 }
-                super::denied::refuse_denied(self, run, agent, &reply.calls, &mut verdicts).await;
+                super::denials::refuse_denied(self, run, agent, &reply.calls, &mut verdicts).await;
                 let asked = (&*definition, &*reply.calls);
                 super::hold_life::fill_in(self, run, agent, asked, &mut verdicts).await;
                 let reply = RecordReply {
@@ -197,14 +207,14 @@ fn is_outdated(drive: &Drive, heard: PromptBasis) -> bool {
     drive.pipeline.tip().is_none_or(|run| run.outcome().is_some() || !run.is_asked_with(heard))
 }
 
-/// Makes durable what was pushed, and lets whoever follows hear of it, unless the model replies before: then what it said is
+/// Makes durable what was pushed, and notifies whoever follows, unless the model replies before: then what it said is
 /// written together with what it was asked with. A store that is away is asked again for as long as the model takes: what
 /// tools reported is not held back for it.
 async fn settle_meanwhile(
     drive: &mut Drive,
     mut asked: Pin<&mut impl Future<Output = ThinkResult>>,
 ) -> (Option<ThinkResult>, Result<(), EngineError>) {
-    let (clock, pause) = (drive.drives.host.clock.clone(), drive.drives.host.settings().fixed.poll);
+    let (clock, pause) = (drive.drives.host.clock.clone(), drive.drives.host.fixed.poll);
     loop {
         let settled = tokio::select! {
             biased;

@@ -1,30 +1,26 @@
-//! Sessions of browsers: a random cookie stands for the key or token that somebody signed in with.
+//! Sessions of browsers and of the command line: a random text stands for the key, token or sign-in that somebody showed.
 //!
-//! Of a cookie only a digest is stored, in one sealed row for each key, or for each holder of tokens, so that there are never
-//! more rows than credentials. The credential is asked again with every request: a session ends with its key or token, when
-//! somebody signs out, or by itself. What a browser sends and how it is read is the door's (`http/guard.rs` of the surfaces).
+//! Whatever stands behind a session is asked again with every request: it ends with its key or token, when the identity
+//! provider says so (`sign_ins.rs`), when its holder ends it, when nobody has used it for a while, or by itself. What is stored
+//! is `session_rows.rs`; what a browser sends and how it is read is the door's (`http/guard.rs` of the surfaces).
 
-use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
-use serde::{Deserialize, Serialize};
-use standfast_core::digest::{self, Digest};
+use standfast_core::digest::Digest;
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
-use standfast_store::{SealedChange, StoreError};
 
 use super::Identity;
+use super::session_rows::{Holder, KeptSession, kept_id, shown_id};
 use crate::EngineError;
-use crate::auth::{Identification, NotLetIn, Principal};
+use crate::auth::{Identification, NotLetIn, Principal, Scope, SessionClient, stands_for};
 use crate::clock;
+use crate::log::session_records;
 use crate::settings::Auth;
 
-/// The column that sessions are sealed for.
-const COLUMN: &str = "browser sessions";
+/// How much of what a program says of itself is kept.
+const LABEL_MAX: usize = 120;
 
-/// How long a session lasts at most.
-const LASTS: Millis = Millis::seconds(7 * 24 * 60 * 60);
-
-/// Sessions of one credential at once; the oldest ends when another one begins.
-const SESSIONS_MAX: usize = 32;
+/// How long after the last note the next one is made that a session is used; less where it soon ends without.
+const NOTE_EVERY: Millis = Millis::seconds(60);
 
 /// A new session.
 #[derive(Clone, PartialEq, Eq)]
@@ -42,72 +38,48 @@ impl std::fmt::Debug for BrowserSession {
     }
 }
 
-/// What is kept of a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct KeptSession {
-    id: Digest,
-    expires_at: Timestamp,
-    /// The token that it stands for; a key is found by its row.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    token: Option<String>,
+/// Whether a request is something that a person did, or something that a page does by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// The session is used.
+    Person,
+    /// A page that is open keeps itself up to date: nobody need be there.
+    Background,
 }
 
-/// Whose sessions a row has.
+/// A session as its holder is shown it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Holder {
-    Key { prefix: String },
-    User { tenant: Tenant, user: UserId },
+pub struct SignInView {
+    /// Names it; nothing that anybody could sign in with.
+    pub id: String,
+    /// Whose it is.
+    pub client: SessionClient,
+    /// What stands behind it.
+    pub by: SessionSource,
+    /// What the program said of itself.
+    pub label: Option<String>,
+    /// When it began, if that is known.
+    pub began_at: Option<Timestamp>,
+    /// When it was last used, to about a minute.
+    pub seen_at: Option<Timestamp>,
+    /// When it ends at the latest.
+    pub expires_at: Timestamp,
+    /// Whether it is the one that asks.
+    pub is_current: bool,
 }
 
-impl Holder {
-    fn of(who: &Principal) -> Option<Holder> {
-        match &who.by {
-            Identification::ApiKey { prefix } => Some(Holder::Key { prefix: prefix.clone() }),
-            Identification::Token { .. } => {
-                Some(Holder::User { tenant: who.tenant.clone(), user: who.user.clone() })
-            }
-            Identification::Local => None,
-        }
-    }
-
-    /// The name of the row.
-    fn row(&self) -> String {
-        match self {
-            Holder::Key { prefix } => format!("browser sessions of key {prefix}"),
-            Holder::User { user, .. } => format!("browser sessions of user {user}"),
-        }
-    }
-
-    fn cookie(&self, secret: Digest) -> String {
-        match self {
-            Holder::Key { prefix } => format!("k.{prefix}.{secret}"),
-            Holder::User { tenant, user } => {
-                let name = BASE64_URL_SAFE_NO_PAD.encode(format!("{tenant}\n{user}"));
-                format!("u.{name}.{secret}")
-            }
-        }
-    }
-
-    /// Whose cookie this is, and its secret; none when it cannot be one.
-    fn read(cookie: &str) -> Option<(Holder, Digest)> {
-        let mut parts = cookie.split('.');
-        let (kind, name, secret) = (parts.next()?, parts.next()?, parts.next()?.parse().ok()?);
-        if parts.next().is_some() {
-            return None;
-        }
-        let holder = match kind {
-            "k" if name.len() <= 16 && name.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
-                Holder::Key { prefix: name.to_owned() }
-            }
-            "u" => {
-                let text = String::from_utf8(BASE64_URL_SAFE_NO_PAD.decode(name).ok()?).ok()?;
-                let (tenant, user) = text.split_once('\n')?;
-                Holder::User { tenant: Tenant::new(tenant).ok()?, user: UserId::new(user).ok()? }
-            }
-            _ => return None,
-        };
-        Some((holder, secret))
-    }
+/// What stands behind a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionSource {
+    /// An API key.
+    Key {
+        /// The part of it that is no secret.
+        prefix: String,
+    },
+    /// A token that was pasted.
+    Token,
+    /// A sign-in at the identity provider.
+    SignIn,
 }
 
 impl Identity {
@@ -116,61 +88,191 @@ impl Identity {
         &self,
         who: &Principal,
         token: Option<&str>,
+        label: Option<&str>,
     ) -> Result<BrowserSession, EngineError> {
         let Some(holder) = Holder::of(who) else { return Err(EngineError::NotFound) };
         let now = self.host.clock.now();
+        let lasts = self.host.settings().access.sessions.lasts;
         let expires_at = match who.by {
-            Identification::Token { expires_at, .. } => expires_at.min(now.plus(LASTS)),
-            Identification::ApiKey { .. } | Identification::Local => now.plus(LASTS),
+            Identification::Token { expires_at, .. } => expires_at.min(now.plus(lasts)),
+            Identification::ApiKey { .. }
+            | Identification::Local
+            | Identification::Link
+            | Identification::Configured => now.plus(lasts),
         };
         let secret = Digest(clock::random_bytes());
         let token = matches!(holder, Holder::User { .. }).then(|| token.map(str::to_owned)).flatten();
-        let new = KeptSession { id: kept_id(secret), expires_at, token };
-        self.change_sessions(&who.tenant, &holder, |sessions| {
-            sessions.retain(|session| session.expires_at > now);
-            let too_many = (sessions.len() + 1).saturating_sub(SESSIONS_MAX);
-            sessions.drain(..too_many);
-            sessions.push(new.clone());
-        })
-        .await?;
+        let new = KeptSession {
+            id: kept_id(secret),
+            expires_at,
+            token,
+            began_at: Some(now),
+            seen_at: Some(now),
+            client: SessionClient::Browser,
+            label: label.map(shortened),
+            sign_in: None,
+        };
+        let (tenant, user) = (&who.tenant, &who.user);
+        self.rows.change_sessions(tenant, &holder, |sessions| sessions.add(new.clone(), now)).await?;
+        session_records::record_start(&self.log, tenant, user, &new.shown_id(), source(&holder, &new).name())
+            .await?;
         Ok(BrowserSession { cookie: holder.cookie(secret), lasts: expires_at.since(now) })
     }
 
     /// Whom a cookie stands for at this instant.
-    pub async fn identify_browser(&self, cookie: &str) -> Result<Result<Principal, NotLetIn>, EngineError> {
+    pub async fn identify_browser(
+        &self,
+        cookie: &str,
+        activity: Activity,
+    ) -> Result<Result<Principal, NotLetIn>, EngineError> {
+        self.identify_session(cookie, SessionClient::Browser, activity).await
+    }
+
+    /// Whom a token of the command line stands for at this instant.
+    pub async fn identify_command_line(
+        &self,
+        token: &str,
+    ) -> Result<Result<Principal, NotLetIn>, EngineError> {
+        self.identify_session(token, SessionClient::CommandLine, Activity::Person).await
+    }
+
+    async fn identify_session(
+        &self,
+        shown: &str,
+        client: SessionClient,
+        activity: Activity,
+    ) -> Result<Result<Principal, NotLetIn>, EngineError> {
         let refused = Ok(Err(NotLetIn::Refused));
-        let Some((holder, secret)) = Holder::read(cookie) else { return refused };
+        let Some((holder, secret)) = Holder::read(shown) else { return refused };
         let settings = self.host.settings();
-        let auth = &settings.access.auth;
-        let Some(tenant) = self.tenant_of(&holder).await? else { return refused };
-        let (sessions, _) = self.sessions(&tenant, &holder).await?;
-        let (id, now) = (kept_id(secret), self.host.clock.now());
-        // What is compared is a digest of 256 random bits: the time that it takes tells nothing about them.
-        let found = sessions.into_iter().find(|session| session.id == id && session.expires_at > now);
-        let Some(session) = found else { return refused };
-        match (&holder, session.token) {
-            (Holder::Key { prefix }, _) if auth.takes_keys() => {
-                Ok(self.key_now(&tenant, prefix).await?.map_err(|_| NotLetIn::Refused))
+        let (auth, idle) = (&settings.access.auth, settings.access.sessions.idle);
+        let Some(tenant) = self.rows.tenant_of(&holder).await? else { return refused };
+        let sessions = self.rows.sessions(&tenant, &holder).await?;
+        let now = self.host.clock.now();
+        let Some(session) = sessions.of(secret, now).filter(|session| session.client == client) else {
+            return refused;
+        };
+        if session.seen_at.is_some_and(|seen| now.since(seen) >= idle) {
+            return refused;
+        }
+        let who = match (&holder, &session.sign_in, &session.token) {
+            (Holder::Key { prefix }, None, _) if auth.takes_keys() => {
+                self.key_now(&tenant, prefix).await?.map_err(|_| NotLetIn::Refused)
             }
-            (Holder::User { user, .. }, Some(token)) => match auth.issuer() {
+            (Holder::User { tenant, user }, Some(sign_in), _) => {
+                self.by_sign_in((tenant, user), session, sign_in).await?
+            }
+            (Holder::User { user, .. }, None, Some(token)) => match auth.issuer() {
                 Some(issuer) => {
-                    let who = self.identify_token(issuer.as_ref(), &token).await;
+                    let who = self.identify_token(issuer.as_ref(), token).await;
                     // The row says whose sessions it has; a token of somebody else was never put there.
                     let is_theirs = |who: &Principal| who.user == *user && who.tenant == tenant;
-                    Ok(who.and_then(|who| if is_theirs(&who) { Ok(who) } else { Err(NotLetIn::Refused) }))
+                    who.and_then(|who| if is_theirs(&who) { Ok(who) } else { Err(NotLetIn::Refused) })
                 }
-                None => refused,
+                None => return refused,
             },
-            (Holder::Key { .. } | Holder::User { .. }, _) => refused,
+            (Holder::Key { .. } | Holder::User { .. }, _, _) => return refused,
+        };
+        if who.is_ok() && activity == Activity::Person {
+            self.note_use(&tenant, &holder, session, (now, idle)).await;
+        }
+        Ok(who)
+    }
+
+    /// Writes down now and then that a session is used. What is not written lets it end early, and nothing worse.
+    async fn note_use(
+        &self,
+        tenant: &Tenant,
+        holder: &Holder,
+        session: &KeptSession,
+        (now, idle): (Timestamp, Millis),
+    ) {
+        let pause = NOTE_EVERY.min(Millis(idle.0 / 10));
+        if session.seen_at.is_some_and(|seen| now.since(seen) < pause) {
+            return;
+        }
+        let note = |session: &mut KeptSession| session.seen_at = session.seen_at.max(Some(now));
+        let noted = self
+            .rows
+            .change_sessions(tenant, holder, |sessions| sessions.change(session.id, now, note))
+            .await;
+        if let Err(error) = noted {
+            tracing::debug!(%error, "auth: the use of a session was not noted");
         }
     }
 
-    /// Ends the session of a cookie; one that has expired, or never was, is no mistake.
-    pub async fn close_browser_session(&self, cookie: &str) -> Result<(), EngineError> {
-        let Some((holder, secret)) = Holder::read(cookie) else { return Ok(()) };
-        let Some(tenant) = self.tenant_of(&holder).await? else { return Ok(()) };
-        let id = kept_id(secret);
-        self.change_sessions(&tenant, &holder, |sessions| sessions.retain(|session| session.id != id)).await
+    /// Ends the session of a cookie, or of a token of the command line; one that has expired, or never was, is no mistake. The
+    /// id of the one that ended.
+    pub async fn close_browser_session(&self, shown: &str) -> Result<Option<String>, EngineError> {
+        let Some((holder, secret)) = Holder::read(shown) else { return Ok(None) };
+        let Some(tenant) = self.rows.tenant_of(&holder).await? else { return Ok(None) };
+        let ended = self.end_where(&tenant, &holder, "signed out", |one| one.id == kept_id(secret)).await?;
+        Ok(ended.into_iter().next())
+    }
+
+    /// The sessions of somebody, the last used first: those of their sign-ins and of all their keys.
+    pub async fn my_sessions(
+        &self,
+        who: &Principal,
+        shown: Option<&str>,
+    ) -> Result<Vec<SignInView>, EngineError> {
+        let current = shown.and_then(Holder::read).map(|(_, secret)| kept_id(secret));
+        let now = self.host.clock.now();
+        let idle = self.host.settings().access.sessions.idle;
+        let mut views = Vec::new();
+        for holder in self.holders_of(who).await? {
+            let sessions = self.rows.sessions(&who.tenant, &holder).await?;
+            let is_used = |one: &&KeptSession| one.seen_at.is_none_or(|seen| now.since(seen) < idle);
+            views.extend(sessions.live(now).filter(is_used).map(|session| SignInView {
+                id: shown_id(session.id),
+                client: session.client,
+                by: source(&holder, session),
+                label: session.label.clone(),
+                began_at: session.began_at,
+                seen_at: session.seen_at,
+                expires_at: session.expires_at,
+                is_current: current == Some(session.id),
+            }));
+        }
+        views.sort_by_key(|view| std::cmp::Reverse((view.seen_at, view.began_at)));
+        Ok(views)
+    }
+
+    /// Ends one of somebody's own sessions. Not found when they have none with this id. A credential that changes nothing else
+    /// ends those that began with it, and no others.
+    pub async fn end_my_session(&self, who: &Principal, id: &str) -> Result<(), EngineError> {
+        for holder in self.holders_of(who).await? {
+            if !ends_sessions_of(who, &holder) {
+                let sessions = self.rows.sessions(&who.tenant, &holder).await?;
+                if sessions.live(self.host.clock.now()).any(|session| session.shown_id() == id) {
+                    return Err(EngineError::MissingScope(Scope::RunsWrite));
+                }
+                continue;
+            }
+            let ended = self
+                .end_where(&who.tenant, &holder, "ended by its holder", |session| session.shown_id() == id)
+                .await?;
+            if !ended.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(EngineError::NotFound)
+    }
+
+    /// Ends all of somebody's own sessions but the one that asks; how many that were. Of a credential that changes nothing else
+    /// those that began with it.
+    pub async fn end_my_other_sessions(
+        &self,
+        who: &Principal,
+        shown: Option<&str>,
+    ) -> Result<usize, EngineError> {
+        let current = shown.and_then(Holder::read).map(|(_, secret)| kept_id(secret));
+        let mut count = 0;
+        for holder in self.holders_of(who).await?.into_iter().filter(|holder| ends_sessions_of(who, holder)) {
+            let is_other = |session: &KeptSession| Some(session.id) != current;
+            count += self.end_where(&who.tenant, &holder, "ended by its holder", is_other).await?.len();
+        }
+        Ok(count)
     }
 
     /// Whether browsers have anything to sign in with here.
@@ -179,98 +281,66 @@ impl Identity {
         !matches!(self.host.settings().access.auth, Auth::Local)
     }
 
-    async fn tenant_of(&self, holder: &Holder) -> Result<Option<Tenant>, StoreError> {
-        match holder {
-            Holder::Key { prefix } => {
-                Ok(self.log.store.credential(prefix.clone()).await?.map(|kept| kept.tenant))
-            }
-            Holder::User { tenant, .. } => Ok(Some(tenant.clone())),
+    /// The rows that have sessions of somebody. Nobody has any where only this machine may call.
+    async fn holders_of(&self, who: &Principal) -> Result<Vec<Holder>, EngineError> {
+        if Holder::of(who).is_none() {
+            return Ok(Vec::new());
         }
+        let of_user = Holder::User { tenant: who.tenant.clone(), user: who.user.clone() };
+        let now = self.host.clock.now();
+        let keys = self.log.store.list_credentials(who.tenant.clone()).await?;
+        let is_theirs = |user: UserId| user == who.user;
+        let theirs =
+            keys.into_iter().filter(|kept| stands_for(kept, now).is_ok_and(|one| is_theirs(one.user)));
+        let of_keys = theirs.map(|kept| Holder::Key { prefix: kept.prefix });
+        Ok(std::iter::once(of_user).chain(of_keys).collect())
     }
 
-    /// The sessions of a row, and the row as it is stored. What cannot be opened is as good as not there.
-    async fn sessions(
+    /// Ends the sessions of a row that fit, and records each in the audit.
+    pub(super) async fn end_where(
         &self,
         tenant: &Tenant,
         holder: &Holder,
-    ) -> Result<(Vec<KeptSession>, Option<String>), StoreError> {
-        let row = holder.row();
-        let sealed = self.log.store.sealed(tenant.clone(), row.clone()).await?;
-        let settings = self.host.settings();
-        let opened = sealed.as_ref().zip(settings.webhooks.key.as_ref());
-        let text = opened.and_then(|(sealed, key)| key.open(COLUMN, &[tenant.as_str(), &row], sealed));
-        Ok((text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(), sealed))
-    }
-
-    async fn change_sessions(
-        &self,
-        tenant: &Tenant,
-        holder: &Holder,
-        change: impl Fn(&mut Vec<KeptSession>),
-    ) -> Result<(), EngineError> {
-        let settings = self.host.settings();
-        let unavailable = |why: &str| EngineError::Store(StoreError::Unavailable { why: why.into() });
-        let key = settings.webhooks.key.as_ref();
-        let key = key.ok_or_else(|| unavailable("this server has no key to seal sessions with"))?;
-        for _ in 0..5 {
-            let (mut sessions, before) = self.sessions(tenant, holder).await?;
-            change(&mut sessions);
-            let row = holder.row();
-            let after = match sessions.as_slice() {
-                [] => None,
-                kept => {
-                    let text = serde_json::to_string(kept).unwrap_or_default();
-                    Some(key.seal(COLUMN, &[tenant.as_str(), &row], &text))
-                }
-            };
-            if before.is_none() && after.is_none() {
-                return Ok(());
-            }
-            let change = SealedChange { tenant: tenant.clone(), name: row, before, after };
-            if self.log.store.change_sealed(change).await? {
-                return Ok(());
+        why: &str,
+        fits: impl Fn(&KeptSession) -> bool,
+    ) -> Result<Vec<String>, EngineError> {
+        let now = self.host.clock.now();
+        let ended = self.rows.change_sessions(tenant, holder, |sessions| sessions.end(now, &fits)).await?;
+        for id in &ended {
+            if let Err(error) = session_records::record_end(&self.log, tenant, id, why).await {
+                tracing::error!(session = id, %error, "auth: the end of a session is not in the audit");
             }
         }
-        Err(unavailable("the sessions of this credential are being changed by others"))
+        Ok(ended)
     }
 }
 
-/// What is kept instead of the secret.
-fn kept_id(secret: Digest) -> Digest {
-    digest::of_parts("standfast.browser-session.1", &[secret.0.as_slice()])
+impl SessionSource {
+    /// How the audit calls it.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            SessionSource::Key { .. } => "api_key",
+            SessionSource::Token => "token",
+            SessionSource::SignIn => "sign_in",
+        }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Whether a credential may end the sessions of a row. A key that is for looking, scraping or gates, such as an agent's, does not
+/// sign its owner out.
+fn ends_sessions_of(who: &Principal, holder: &Holder) -> bool {
+    who.has(Scope::RunsWrite) || who.has(Scope::HoldsDecide) || Holder::of(who).as_ref() == Some(holder)
+}
 
-    fn secret() -> Digest {
-        Digest([7; 32])
+fn source(holder: &Holder, session: &KeptSession) -> SessionSource {
+    match (holder, &session.sign_in) {
+        (Holder::Key { prefix }, _) => SessionSource::Key { prefix: prefix.clone() },
+        (Holder::User { .. }, Some(_)) => SessionSource::SignIn,
+        (Holder::User { .. }, None) => SessionSource::Token,
     }
+}
 
-    #[test]
-    fn a_cookie_names_its_holder_and_its_secret() {
-        let key = Holder::Key { prefix: "abcd1234".into() };
-        let user =
-            Holder::User { tenant: Tenant::default_tenant(), user: UserId::new("Ann Müller").unwrap() };
-        for holder in [key, user] {
-            assert_eq!(Holder::read(&holder.cookie(secret())), Some((holder, secret())));
-        }
-    }
-
-    #[test]
-    fn what_is_no_cookie_of_ours_is_none() {
-        let good = Holder::Key { prefix: "abcd1234".into() }.cookie(secret());
-        for cookie in
-            ["", "k", "k..", "k.abcd1234.", &good.replace("k.", "x."), &format!("{good}.x"), "u.%.x"]
-        {
-            assert_eq!(Holder::read(cookie), None, "{cookie}");
-        }
-    }
-
-    #[test]
-    fn what_is_kept_says_nothing_of_the_secret() {
-        let kept = KeptSession { id: kept_id(secret()), expires_at: Timestamp(1), token: None };
-        assert!(!serde_json::to_string(&kept).unwrap().contains(&secret().to_string()));
-    }
+/// What a program says of itself, as far as it is kept: printable and short.
+pub(super) fn shortened(label: &str) -> String {
+    label.chars().filter(|letter| !letter.is_control()).take(LABEL_MAX).collect()
 }

@@ -67,7 +67,9 @@ pub(crate) fn drift(
         );
         return found;
     };
-    if !agent.pins(run.state.definition) {
+    // Each gate is pinned to a definition of its own, with the tool that its caller named.
+    let is_gate = agent.any_tool.is_some();
+    if !is_gate && !agent.pins(run.state.definition) {
         says(
             DriftKind::Definition,
             "The agent has changed since this run began. The run goes on with the agent as it was.",
@@ -76,6 +78,8 @@ pub(crate) fn drift(
     if let Some(tool) = &row.tool {
         let shown = definition.tools.get(tool).map(ToolSpec::schema_digest);
         match agent.definition.tools.get(tool).map(ToolSpec::schema_digest) {
+            // A gate's tool is its caller's, and what a worker brings was never the agent's.
+            None if is_gate || shown.is_none() => {}
             None => says(DriftKind::Tool, "The agent no longer has this tool."),
             now if now != shown => says(
                 DriftKind::Tool,

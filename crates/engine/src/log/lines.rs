@@ -9,6 +9,7 @@ use standfast_core::id::CallNo;
 use standfast_core::message::ToolResult;
 use standfast_core::name::ToolName;
 use standfast_core::project::ResolutionKind;
+use standfast_core::reconcile::EffectAnswer;
 use standfast_core::run::Run;
 use tracing::field::display;
 
@@ -57,7 +58,16 @@ fn log_event(run: &Run, envelope: &Envelope) {
         Event::CallOrphaned(orphaned) => {
             let (call, attempt) = (orphaned.call.0, orphaned.attempt);
             let tool = tool(run, orphaned.call).map(display);
-            tracing::warn!(run = %id, call, tool, attempt, "calls: outcome unknown");
+            let says = orphaned.reconciled.as_ref().map(|found| found.says);
+            match says {
+                Some(EffectAnswer::Happened) => {
+                    tracing::info!(run = %id, call, tool, attempt, "calls: outcome lost and looked up; it happened");
+                }
+                Some(EffectAnswer::DidNotHappen | EffectAnswer::CannotTell) | None => {
+                    let says = says.map(EffectAnswer::as_str);
+                    tracing::warn!(run = %id, call, tool, attempt, says, "calls: outcome unknown");
+                }
+            }
         }
         Event::CallContradicted(late) => {
             let (call, attempt) = (late.call.0, late.attempt);

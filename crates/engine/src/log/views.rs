@@ -5,20 +5,24 @@
 use std::sync::Arc;
 
 use standfast_core::body::Body;
-use standfast_core::event::{Envelope, Event, OrphanCause};
+use standfast_core::event::{CallOrphaned, Driver, Envelope, Event, OrphanCause};
 use standfast_core::hold::{self, Ask, Demand, Hold, HoldKind, RecordedDecision, name_files};
-use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::id::{CallNo, HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::name::AgentName;
 use standfast_core::project::HoldRow;
 use standfast_core::receipt::receipt;
+use standfast_core::reconcile::EffectAnswer;
 use standfast_core::run::Run;
+use standfast_core::time::Millis;
 use standfast_core::transcript::{stored_call, warned_approval_text};
 
 use super::drift::{Drift, drift};
 use super::{Log, Snapshot};
 use crate::EngineError;
-use crate::auth::{Principal, ToDecide, WhyNot, may_decide, may_decide_as_well, may_log_in, who_decides};
+use crate::auth::{
+    Principal, ToDecide, WhyNot, may_decide, may_decide_as_well, may_log_in, needs_sign_in, who_decides,
+};
 use crate::tool::preview::{CallPreview, Risk};
 
 /// A run with its result.
@@ -51,11 +55,15 @@ pub struct HoldView {
     pub reversible: Option<bool>,
     /// What is known of the harm that its call can do.
     pub risk: Option<Risk>,
+    /// Whether this server asks, because the run cannot go on: neither its agent nor a tool does.
+    pub is_asked_by_server: bool,
     /// Why nobody knows what the call did, of an unknown outcome.
     pub unknown_because: Option<OrphanCause>,
+    /// What the read-only call said of it that its tool names for this.
+    pub reconciled: Option<EffectAnswer>,
     /// Its decision.
     pub recorded: Option<RecordedDecision>,
-    /// The runs above its run, the root first, each with its agent; empty when it is no sub-run.
+    /// The runs above its run, the root first, each with its agent; empty when it is not a sub-run.
     pub path: Vec<(RunId, AgentName)>,
     /// The hold as the run carries it, with votes, deadlines and who is asked; none once it is decided.
     pub open: Option<Hold>,
@@ -71,8 +79,26 @@ pub struct HoldView {
     pub demands: Vec<Demand>,
     /// What is different now from when it was asked, where that was looked at.
     pub drift: Vec<Drift>,
+    /// How lately the caller must have signed in to approve it, where they have not.
+    pub needs_sign_in: Option<Millis>,
     /// Whether the caller may give the login that it waits for.
     pub may_log_in: bool,
+}
+
+impl HoldView {
+    /// The risk class of what is decided; none where nobody has given it one.
+    #[must_use]
+    pub fn risk_class(&self) -> Option<hold::Risk> {
+        let by_tool = self.risk.map(|risk| match risk {
+            Risk::ReadOnly | Risk::Reversible => hold::Risk::Low,
+            Risk::Destructive => hold::Risk::Destructive,
+        });
+        // Rules say it more exactly, and never make it better than something that is lost.
+        match (by_tool, self.ask.stakes.risk) {
+            (Some(hold::Risk::Destructive), _) => Some(hold::Risk::Destructive),
+            (by_tool, by_rules) => by_rules.or(by_tool),
+        }
+    }
 }
 
 /// Makes views of runs and holds, for those who may see them.
@@ -94,6 +120,12 @@ impl Views {
     pub async fn log(&self, who: &Principal, run: RunId, after: Seq) -> Result<Vec<Envelope>, EngineError> {
         self.log.see(who, run).await?;
         Ok(self.log.events(run, after).await?)
+    }
+
+    /// The events of a run's first append, if the caller may see it: what it was asked first, whatever came of it.
+    pub async fn opening(&self, who: &Principal, run: RunId) -> Result<Vec<Envelope>, EngineError> {
+        self.log.seen_by(who, run).await?;
+        Ok(self.log.opening(run).await?)
     }
 
     /// The events of a run after a position, those of one append together: between them the run was never seen.
@@ -118,20 +150,29 @@ impl Views {
     }
 
     /// What the call of a hold would do, as its tool sees it now; none where the tool cannot say, and of what is decided.
-    pub async fn preview(&self, snapshot: &Snapshot, view: &HoldView) -> Option<CallPreview> {
+    pub async fn preview(&self, view: &HoldView) -> Option<CallPreview> {
         let (tool, arguments) = (view.row.tool.as_ref()?, view.arguments.clone()?);
         if view.row.closed.is_some() {
             return None;
         }
-        let agent = self.log.host.agent(&snapshot.run().facts.agent).ok()?;
+        let agent = self.log.host.agent(&view.row.agent).ok()?;
         let tool = agent.tools.get(tool)?.clone();
         tokio::task::spawn_blocking(move || tool.preview(arguments.text())).await.ok().flatten()
     }
 
     /// A hold, pending or decided, if the caller may see it; with what is different now from when it was asked.
     pub async fn hold(&self, who: &Principal, hold: HoldId) -> Result<HoldView, EngineError> {
-        let snapshot = self.snapshot(who, hold.run).await?;
-        let mut view = self.hold_view(who, &snapshot, hold).await?;
+        self.hold_with_drift(who, &self.snapshot(who, hold.run).await?, hold).await
+    }
+
+    /// The same of a run as it was at one moment.
+    pub async fn hold_with_drift(
+        &self,
+        who: &Principal,
+        snapshot: &Snapshot,
+        hold: HoldId,
+    ) -> Result<HoldView, EngineError> {
+        let mut view = self.hold_view(who, snapshot, hold).await?;
         let (run, events) = (snapshot.run(), snapshot.log().await?);
         let definition = self.log.definition(&run.facts.agent, run.state.definition).await?;
         let agent = self.log.host.agent(&run.facts.agent).ok();
@@ -153,6 +194,9 @@ impl Views {
         let definition = self.log.definition(&run.facts.agent, run.state.definition).await?;
         let spec = row.tool.as_ref().and_then(|tool| definition.tools.get(tool));
         let mut ask = asked(&row, events);
+        let orphaned = orphaned(&row, events);
+        let reconciled = orphaned.and_then(|orphaned| orphaned.reconciled.as_deref());
+        ask.stakes.findings.extend(reconciled.map(|found| found.finding.clone()));
         let prompt = match (row.kind, &row.tool, &arguments) {
             (HoldKind::Approval, Some(tool), Some(arguments)) => {
                 let own = spec.and_then(|spec| spec.approval_prompt.as_deref());
@@ -187,6 +231,8 @@ impl Views {
         let now = self.log.host.clock.now();
         let is_asked_as_well =
             open.as_ref().is_some_and(|open| may_decide_as_well(who, run, open, &approvers, now).is_some());
+        let is_theirs = row.closed.is_none() && (standing.is_ok() || is_asked_as_well);
+        let needs_sign_in = if is_theirs { needs_sign_in(who, to_decide, &approvers, now) } else { None };
         let late = row.closed.as_ref().is_some_and(|closed| is_late(closed.seq, events));
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, events));
         let path = self.log.path_to(run).await?;
@@ -201,7 +247,9 @@ impl Views {
             description: spec.map(|spec| spec.description.clone()),
             reversible: risk.map(|risk| risk != Risk::Destructive).or(promised_by_rules),
             risk: shown_risk,
-            unknown_because: (row.kind == HoldKind::Recovery).then(|| cause(&row, events)).flatten(),
+            is_asked_by_server: is_asked_by_server(&row, run),
+            unknown_because: orphaned.and_then(|orphaned| orphaned.why.clone()),
+            reconciled: reconciled.map(|found| found.says),
             row,
             arguments,
             prompt,
@@ -214,16 +262,26 @@ impl Views {
             deciders,
             demands,
             drift: Vec::new(),
+            needs_sign_in,
             may_log_in,
         })
     }
 }
 
-/// Why nobody knows what the call of an unknown outcome did.
-fn cause(row: &HoldRow, events: &[Envelope]) -> Option<OrphanCause> {
+/// A question about a run of the loop that no call of it asks: the agent, its model or a tool is gone. A worker elsewhere
+/// asks about a run as a whole, too, but such a run is its own.
+fn is_asked_by_server(row: &HoldRow, run: &Run) -> bool {
+    row.kind == HoldKind::Input && row.id.key.call == CallNo::RUN && run.facts.driver == Driver::Loop
+}
+
+/// What is known of a start of which nobody knows what it did, where a hold asks about one.
+fn orphaned<'a>(row: &HoldRow, events: &'a [Envelope]) -> Option<&'a CallOrphaned> {
+    if row.kind != HoldKind::Recovery {
+        return None;
+    }
     let before = events.iter().rev().filter(|envelope| envelope.seq < row.at);
     before.map(|envelope| &envelope.event).find_map(|event| match event {
-        Event::CallOrphaned(orphaned) if orphaned.call == row.id.key.call => orphaned.why.clone(),
+        Event::CallOrphaned(orphaned) if orphaned.call == row.id.key.call => Some(orphaned),
         _ => None,
     })
 }

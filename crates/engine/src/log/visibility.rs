@@ -62,7 +62,7 @@ impl Log {
             match self.store.facts(run).await? {
                 Some(facts) if may(&facts) => self.known.put(facts),
                 // A row that does not even say whose it is concerns whoever runs the tenant; loading says what it is.
-                None if who.is_admin() && run.tenant_tag() == tenant_tag(&who.tenant) => {}
+                None if who.sees_all() && run.tenant_tag() == tenant_tag(&who.tenant) => {}
                 Some(_) | None => return Err(EngineError::NotFound),
             }
         }
@@ -92,7 +92,7 @@ impl Log {
         }
     }
 
-    /// Owners, approvers and administrators of the run's tenant.
+    /// Owners, approvers, administrators and auditors of the run's tenant.
     pub(crate) fn may_see(&self, who: &Principal, facts: &Facts) -> bool {
         let agent = self.host.agent(&facts.agent).ok();
         may_see(who, facts, agent.as_ref().map(|agent| &agent.approvers))
@@ -103,11 +103,11 @@ impl Log {
         self.may_see(who, &run.facts) || is_let_in(who, run)
     }
 
-    /// Of a run that does not even say whose it is, only its id speaks, and only to administrators.
+    /// Of a run that does not even say whose it is, only its id speaks, and only to whoever sees everything.
     pub(crate) fn may_see_unreadable(&self, who: &Principal, found: &UnreadableRun) -> bool {
         match &found.facts {
             Some(facts) => self.may_see(who, facts),
-            None => who.is_admin() && found.run.tenant_tag() == tenant_tag(&who.tenant),
+            None => who.sees_all() && found.run.tenant_tag() == tenant_tag(&who.tenant),
         }
     }
 
@@ -116,7 +116,7 @@ impl Log {
         let settings = self.host.settings();
         let is_gate = agent.is_none_or(|agent| agent.as_str() == GATE);
         let mut agents = settings.agents.iter().filter(|(name, _)| agent.is_none_or(|agent| agent == *name));
-        who.is_admin()
+        who.sees_all()
             || agents.any(|(_, agent)| agent.approvers.include(who))
             || (is_gate && settings.gate.approvers.include(who))
     }

@@ -192,3 +192,38 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     inside(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3)
         && !CLOSED_V6.iter().any(|(first, bits)| inside(*first, *bits))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(text: &str) -> impl Iterator<Item = &str> {
+        text.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with('#'))
+    }
+
+    /// T11: 100 addresses and more that lead inside, however they are written, and what hides where it leads.
+    #[tokio::test]
+    async fn t11_no_way_of_writing_an_inside_address_is_called() {
+        let (guard, mut count) = (Guard::default(), 0);
+        for url in addresses(include_str!("corpus/inside.txt")) {
+            let checked = guard.check(url).await;
+            assert!(checked.is_err(), "{url} would be called: {checked:?}");
+            count += 1;
+        }
+        assert!(count >= 100, "{count}");
+    }
+
+    /// T11: nobody is kept from what is public, and what is named is called wherever it is.
+    #[tokio::test]
+    async fn t11_public_and_named_addresses_are_called() {
+        let guard = Guard::default();
+        for url in addresses(include_str!("corpus/outside.txt")) {
+            assert!(guard.check(url).await.is_ok(), "{url}");
+        }
+        let named = Guard { allowed_hosts: ["127.0.0.1".to_owned()].into(), ..Guard::default() };
+        assert!(named.check("http://127.0.0.1:8080/").await.is_ok());
+        assert!(named.check("http://127.0.0.2:8080/").await.is_err());
+        let never = Guard { others: UnnamedHosts::Never, ..Guard::default() };
+        assert!(never.check("https://1.1.1.1/").await.is_err());
+    }
+}

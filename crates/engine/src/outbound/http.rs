@@ -13,6 +13,10 @@ use standfast_core::time::Millis;
 
 use super::guard::{BlockReason, CheckedAddress, Guard};
 use crate::clock::duration;
+use crate::request_context;
+
+/// The header that names a span.
+const TRACEPARENT: &str = "traceparent";
 
 /// How long making a connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -157,8 +161,15 @@ fn headers(request: &Request) -> Result<HeaderMap, Trouble> {
     let key = HeaderValue::try_from(request.idempotency_key.as_str());
     headers.insert(
         "idempotency-key",
-        key.map_err(|_| Trouble::NotSent("the key of the call is no header".into()))?,
+        key.map_err(|_| Trouble::NotSent("the key of the call is not a valid header".into()))?,
     );
+    // The span that it is sent within, unless the request names one itself.
+    if let Some(span) = request_context::span()
+        && !headers.contains_key(TRACEPARENT)
+        && let Ok(value) = HeaderValue::try_from(span.to_string())
+    {
+        headers.insert(TRACEPARENT, value);
+    }
     Ok(headers)
 }
 
@@ -202,5 +213,35 @@ mod tests {
         let answer = client.get(checked.url).send().await.unwrap().text().await.unwrap();
         assert_eq!(answer, "here");
         assert!(serve.await.unwrap().contains("host: no-such-name.invalid:"));
+    }
+
+    /// T11: whoever answers with another address is not followed there, inside or not; nor does a name that resolved to a public
+    /// address at first and to an inside one later lead there, as it is looked up once.
+    #[tokio::test]
+    async fn t11_no_redirect_is_followed() {
+        for to in [
+            "http://169.254.169.254/latest/meta-data/",
+            "http://127.0.0.1:1/",
+            "//localhost/",
+            "/other",
+            "file:///etc/passwd",
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let url = format!("http://no-such-name.invalid:{}/", address.port()).parse().unwrap();
+            let checked =
+                CheckedAddress { url, host: "no-such-name.invalid".into(), addresses: vec![address] };
+            let serve = tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = [0; 1024];
+                let _ = stream.read(&mut request).await.unwrap();
+                let answer = format!("HTTP/1.1 307 Elsewhere\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            });
+            let client = client(&checked, &HttpLimits::default()).unwrap();
+            let answer = client.get(checked.url).send().await.unwrap();
+            assert_eq!(answer.status().as_u16(), 307, "{to}");
+            serve.await.unwrap();
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Following a run: read after a cursor, then wait for a wake or a tick, and read again.
 //!
 //! The cursor is the sequence, so a reader can come back anywhere, after any restart, and misses and repeats nothing. What
-//! a model is just saying can be heard beside the log.
+//! a model is streaming can be read beside the log.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -88,7 +88,7 @@ impl Follower {
     /// What happened since, append by append; waits until there is something. Words of a reply come before the reply.
     /// May be dropped and asked again.
     pub async fn steps(&mut self) -> Result<Vec<Step>, EngineError> {
-        let (mut tick, listener) = (self.log.host.settings().fixed.poll, self.listener.clone());
+        let (mut tick, listener) = (self.log.host.fixed.poll, self.listener.clone());
         loop {
             let mut woken = pin!(listener.changed());
             woken.as_mut().enable();
@@ -151,7 +151,7 @@ impl Follower {
     /// Waits until somebody is needed, also by a sub-run, or the run has ended. A run that only outside systems can move
     /// is still at work.
     pub(crate) async fn needs_somebody(self, mut rest: Option<RestTicket>) -> Result<Snapshot, EngineError> {
-        let poll = self.log.host.settings().fixed.poll;
+        let poll = self.log.host.fixed.poll;
         let (mut tick, mut is_first) = (poll, true);
         loop {
             let mut rested = pin!(self.listener.rested());
@@ -182,7 +182,7 @@ impl Follower {
 
     /// Waits until the run waits or ends. Looks at its row only: nobody's log is read for it.
     pub(crate) async fn settles(self, mut rest: Option<RestTicket>) -> Result<Snapshot, EngineError> {
-        let (mut tick, mut is_first) = (self.log.host.settings().fixed.poll, true);
+        let (mut tick, mut is_first) = (self.log.host.fixed.poll, true);
         loop {
             let mut rested = pin!(self.listener.rested());
             rested.as_mut().enable();
@@ -225,7 +225,7 @@ impl Follower {
 
     /// What happened since, in order; waits until there is something. Words of a reply come before the reply.
     pub async fn news(&mut self) -> Result<Vec<News>, EngineError> {
-        let (mut tick, listener) = (self.log.host.settings().fixed.poll, self.listener.clone());
+        let (mut tick, listener) = (self.log.host.fixed.poll, self.listener.clone());
         loop {
             // Registered before reading, so that nothing falls between the two.
             let mut woken = pin!(listener.changed());
@@ -300,7 +300,7 @@ fn put_back(live: &mut Option<DeltaListener>, early: VecDeque<Delta>) {
     }
 }
 
-/// Waits for words. Those that belong where the reader is are told without a look at the store: whatever became of them
+/// Waits for words. Those that belong where the reader is are passed on without a look at the store: whatever became of them
 /// is behind them. None, when a look at the store has to come first.
 async fn words(live: &mut Option<DeltaListener>, cursor: Seq) -> Vec<Delta> {
     let Some(live) = live else { return std::future::pending().await };

@@ -11,7 +11,9 @@ use standfast_core::id::{HoldId, RunId};
 use standfast_core::name::{AgentName, InboxName};
 use standfast_core::project::{Phase, RunRow};
 use standfast_core::run::{Facts, Run};
-use standfast_store::{Audience, HoldFilter, HoldQuery, InboxCounts, Page, RunFilter, RunQuery};
+use standfast_store::{
+    Audience, HoldFilter, HoldQuery, InboxCounts, Page, RunFilter, RunQuery, StoreError, UnreadableRun,
+};
 
 use super::Reads;
 use crate::EngineError;
@@ -33,6 +35,15 @@ pub struct TaskView {
     pub below: Vec<(HoldId, HoldKind)>,
     /// What it waits for that somebody can do something about, as far as the caller may see that.
     pub waits_for: Vec<HoldView>,
+}
+
+/// The result of looking for a task.
+#[derive(Debug, Clone)]
+pub enum LookedUpTask {
+    /// The task.
+    Task(Box<TaskView>),
+    /// Its row or its log cannot be read: what else is known of it, and why (C35).
+    Unreadable(Box<UnreadableRun>),
 }
 
 /// Which tasks are wanted. Newest first.
@@ -71,7 +82,9 @@ impl Inboxes {
 
     /// The inboxes: those that have had work, and those that agents of this server serve.
     pub async fn list(&self, who: &Principal) -> Result<Vec<InboxView>, EngineError> {
-        needs(who, Scope::InboxWork)?;
+        if !who.is_auditor() {
+            needs(who, Scope::InboxWork)?;
+        }
         let counted = self.log.store.inbox_counts(who.tenant.clone()).await?;
         let settings = self.host.settings();
         let mut all: BTreeMap<InboxName, InboxView> = BTreeMap::new();
@@ -88,7 +101,7 @@ impl Inboxes {
                 view.agents.push(name.clone());
             }
         }
-        all.retain(|inbox, _| who.works_in(inbox));
+        all.retain(|inbox, _| who.is_auditor() || who.works_in(inbox));
         Ok(all.into_values().collect())
     }
 
@@ -102,7 +115,28 @@ impl Inboxes {
         self.task_view(who, &self.snapshot(who, inbox, run).await?).await
     }
 
-    /// Tasks of an inbox, newest first. What is wanted of them is told by where they stand.
+    /// A task, also one that cannot be read, if the caller may see it.
+    pub async fn look_up(
+        &self,
+        who: &Principal,
+        inbox: &InboxName,
+        run: RunId,
+    ) -> Result<LookedUpTask, EngineError> {
+        match self.task(who, inbox, run).await {
+            Ok(view) => Ok(LookedUpTask::Task(Box::new(view))),
+            Err(EngineError::Store(StoreError::Corrupt { run: bad, why })) if bad == run => {
+                let facts = self.log.store.facts(run).await?;
+                let found = UnreadableRun { run, facts, why };
+                if !self.may_see_unreadable(who, inbox, &found) {
+                    return Err(EngineError::NotFound);
+                }
+                Ok(LookedUpTask::Unreadable(Box::new(found)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tasks of an inbox, newest first, and those that cannot be read. Their status says what is wanted of them.
     pub async fn tasks(
         &self,
         who: &Principal,
@@ -116,7 +150,9 @@ impl Inboxes {
             RunFilter::Owner(who.user.clone())
         };
         let is_here = |facts: &Facts| facts.inbox.as_ref().is_some_and(|place| place.inbox == list.inbox);
-        let mut page = Page::of(Vec::new(), list.cursor);
+        // One that cannot be read has failed, and does not hide the others (C35).
+        let wants_failed = list.phases.is_empty() || list.phases.contains(&Phase::Failed);
+        let mut page: Page<TaskView> = Page::of(Vec::new(), list.cursor);
         for _ in 0..PAGES_MAX {
             let query = RunQuery {
                 tenant: who.tenant.clone(),
@@ -130,15 +166,26 @@ impl Inboxes {
             let seen = |row: &RunRow| is_here(&row.run.facts) && self.may_see_task(who, &row.run.facts);
             for row in found.items.into_iter().filter(seen) {
                 let below = self.log.holds_below(&row.run).await?;
-                if is_wanted(&row.run, &below) {
-                    page.items.push(self.task_view(who, &Snapshot::of_row(self.log.clone(), row)).await?);
+                if !is_wanted(&row.run, &below) {
+                    continue;
+                }
+                let snapshot = Snapshot::of_row(self.log.clone(), row);
+                match self.task_view(who, &snapshot).await {
+                    Ok(view) => page.items.push(view),
+                    Err(EngineError::Store(StoreError::Corrupt { run, why })) => {
+                        let facts = Some(snapshot.run().facts.clone());
+                        page.unreadable.push(UnreadableRun { run, facts, why });
+                    }
+                    Err(error) => return Err(error),
                 }
             }
+            page.unreadable.extend(found.unreadable);
             page.next = found.next;
             if page.next.is_none() || page.items.len() >= list.limit {
                 break;
             }
         }
+        page.unreadable.retain(|found| wants_failed && self.may_see_unreadable(who, &list.inbox, found));
         Ok(page)
     }
 
@@ -150,7 +197,7 @@ impl Inboxes {
         (cursor, limit): (Option<u64>, usize),
         is_waiting: impl Fn(&Run, &[(HoldId, HoldKind)]) -> bool,
     ) -> Result<Page<TaskView>, EngineError> {
-        let audience = if who.is_admin() {
+        let audience = if who.sees_all() {
             Audience::Everyone
         } else {
             Audience::AnyOf(who.parties().map(|party| audience_member(&party)).collect())
@@ -174,7 +221,12 @@ impl Inboxes {
                 }
                 let Ok(snapshot) = self.log.snapshot(who, hold.id.run).await else { continue };
                 if is_waiting(snapshot.run(), &self.log.holds_below(snapshot.run()).await?) {
-                    page.items.push(self.task_view(who, &snapshot).await?);
+                    match self.task_view(who, &snapshot).await {
+                        Ok(view) => page.items.push(view),
+                        // It has failed, which its inbox shows.
+                        Err(EngineError::Store(StoreError::Corrupt { .. })) => {}
+                        Err(error) => return Err(error),
+                    }
                 }
             }
             page.next = found.next;
@@ -243,6 +295,13 @@ impl Inboxes {
         let is_in_it = |facts: &Facts| facts.inbox.as_ref().is_some_and(|place| place.inbox == *inbox);
         let may = |facts: &Facts| is_in_it(facts) && self.may_see_task(who, facts);
         Ok(Snapshot::new(self.log.clone(), self.log.stored_if(who, run, may).await?))
+    }
+
+    /// Whether one that cannot be read is a task of this inbox that the caller may see.
+    fn may_see_unreadable(&self, who: &Principal, inbox: &InboxName, found: &UnreadableRun) -> bool {
+        found.facts.as_ref().is_some_and(|facts| {
+            facts.inbox.as_ref().is_some_and(|place| place.inbox == *inbox) && self.may_see_task(who, facts)
+        })
     }
 
     fn may_see_task(&self, who: &Principal, facts: &Facts) -> bool {

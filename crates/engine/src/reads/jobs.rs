@@ -15,7 +15,7 @@ use standfast_core::run::{Stage, Status, status};
 use standfast_core::time::Timestamp;
 use standfast_store::{CallQuery, CallStatus, Page, RunFilter, RunQuery, SessionKey, StoreError};
 
-use super::{HoldList, Reads, SessionError, SessionName, Sessions};
+use super::{HoldList, HoldListPart, Reads, SessionError, SessionName, Sessions};
 use crate::EngineError;
 use crate::auth::Principal;
 use crate::log::{JobView, Log, Snapshot};
@@ -148,6 +148,7 @@ impl Jobs {
                 agent: list.agent.clone(),
                 tool: None,
                 session: list.session.clone(),
+                part: HoldListPart::All,
                 cursor,
                 limit: AT_ONCE.min(list.limit.saturating_sub(found.len()).max(1)),
             };
@@ -219,6 +220,7 @@ impl Jobs {
                 agent: None,
                 tool: None,
                 session: None,
+                part: HoldListPart::All,
                 cursor: page.next,
                 limit: limit.saturating_sub(page.items.len()).max(1),
             };
@@ -249,10 +251,13 @@ impl Jobs {
 
     /// The jobs of a run. Of one that is erased, or cannot be read, none: it does not hide the others.
     async fn jobs_of(&self, run: RunId) -> Result<Vec<JobView>, EngineError> {
-        match self.log.any_snapshot(run).await {
+        let found = match self.log.any_snapshot(run).await {
             Ok(snapshot) => self.jobs_in(&snapshot).await,
-            Err(EngineError::NotFound | EngineError::Store(StoreError::Corrupt { .. })) => Ok(Vec::new()),
             Err(error) => Err(error),
+        };
+        match found {
+            Err(EngineError::NotFound | EngineError::Store(StoreError::Corrupt { .. })) => Ok(Vec::new()),
+            Ok(_) | Err(_) => found,
         }
     }
 

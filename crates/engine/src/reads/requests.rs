@@ -22,7 +22,7 @@ pub struct RequestView {
 
 impl Reads {
     /// A request by its id. Unlike a run or a hold, one that belongs to somebody else of the same tenant is *refused*, not
-    /// hidden: the id cannot be guessed, and whoever has it is told that it is not theirs (S1-17, C12).
+    /// hidden: the id cannot be guessed, and whoever has it gets the error that it is not theirs (S1-17, C12).
     pub async fn request(&self, who: &Principal, id: RequestId) -> Result<RequestView, EngineError> {
         if id.run.tenant_tag() != tenant_tag(&who.tenant) {
             return Err(EngineError::NotFound);

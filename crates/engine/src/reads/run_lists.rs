@@ -2,7 +2,7 @@
 //!
 //! Stores index runs by when they began, because an index on what changes with every append would cost every append. So
 //! the newest runs are read, up to a bound, and put in order here. Whoever sees only their own runs looks at no others, and
-//! what a filter leaves out is told by its columns, without reading it.
+//! the columns decide what a filter leaves out, without reading it.
 
 use std::cmp::Reverse;
 

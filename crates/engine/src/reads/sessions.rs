@@ -2,8 +2,8 @@
 //!
 //! `pending_executions` is a view of the runs that wait, made whenever somebody asks; nothing is stored for it (C27). A
 //! conversation belongs to the user whose runs are in it: the same name of another user is another conversation. Approvers
-//! of its agent and administrators may see it, because they may see its runs; its metadata are for its user and
-//! administrators.
+//! of its agent and administrators may see it, because they may see its runs; its metadata are for its user, administrators and
+//! auditors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -215,15 +215,35 @@ impl Sessions {
             }
             other => other?,
         };
+        if let Some(at) = view.pending.iter().position(|state| state.task_id.to_string() == run) {
+            return Ok(view.pending.swap_remove(at));
+        }
         if let Some((run, why)) = view.unreadable.iter().find(|(id, _)| id.to_string() == run) {
             return Err(StoreError::Corrupt { run: *run, why: why.clone() }.into());
         }
-        if view.pending.is_empty() {
-            return Err(SessionError::NoState("no pending executions in session".into()));
+        self.is_readable(who, &view.row.key, run).await?;
+        Err(SessionError::NoState(if view.pending.is_empty() {
+            "no pending executions in session".into()
+        } else {
+            format!("execution state not found for task {run}")
+        }))
+    }
+
+    /// That no run of this name is one of the conversation whose row cannot be read: no list of what waits has it.
+    async fn is_readable(&self, who: &Principal, key: &SessionKey, run: &str) -> Result<(), SessionError> {
+        let Ok(run) = run.parse::<RunId>() else { return Ok(()) };
+        match self.log.seen_by(who, run).await {
+            Ok(()) => {}
+            Err(EngineError::NotFound) => return Ok(()),
+            Err(error) => return Err(error.into()),
         }
-        let found = view.pending.iter().position(|state| state.task_id.to_string() == run);
-        let missing = || SessionError::NoState(format!("execution state not found for task {run}"));
-        Ok(view.pending.swap_remove(found.ok_or_else(missing)?))
+        let loaded = self.log.load(run).await.map(drop);
+        let Err(EngineError::Store(StoreError::Corrupt { run, why })) = loaded else { return Ok(()) };
+        let facts = self.log.store.facts(run).await.map_err(EngineError::from)?;
+        if facts.is_some_and(|facts| SessionKey::of(&facts) == *key) {
+            return Err(StoreError::Corrupt { run, why }.into());
+        }
+        Ok(())
     }
 
     /// Merges into a conversation's metadata: a null takes a key away.
@@ -344,13 +364,13 @@ impl Sessions {
         }
     }
 
-    /// A conversation as somebody may see it: its user and administrators with its metadata, approvers of its agent without
+    /// A conversation as somebody may see it: its user, administrators and auditors with its metadata, approvers of its agent without
     /// them, everyone else not at all.
     fn seen_session(&self, who: &Principal, row: SessionRow) -> Option<SessionRow> {
         if who.tenant != row.key.tenant {
             return None;
         }
-        if who.is_admin() || row.key.owner == who.user {
+        if who.sees_all() || row.key.owner == who.user {
             return Some(row);
         }
         let is_approver = self.host.agent(&row.key.agent).is_ok_and(|agent| agent.approvers.include(who));

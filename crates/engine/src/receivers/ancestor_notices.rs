@@ -1,6 +1,6 @@
 //! Receivers of a run above hear what a sub-run asks: the append that asks puts a notice for each of them.
 //!
-//! Which they are is looked up when the sub-run is driven; what they are told is for their kind to say.
+//! Which they are is looked up when the sub-run is driven; what they get is for their kind to say.
 
 use standfast_core::event::Parent;
 use standfast_core::name::Tenant;
@@ -9,7 +9,7 @@ use standfast_store::{Recipient, StoreError, SubscriptionQuery};
 
 use super::callbacks::{Callbacks, ids_of_run};
 
-/// Receivers of one run above that are told.
+/// Receivers of one run above that are notified.
 const RECEIVERS_MAX: usize = 100;
 
 impl Callbacks {

@@ -12,7 +12,7 @@ use standfast_core::event::Event;
 use standfast_core::id::RunId;
 use standfast_store::{Scope as Hears, StoreError, Subscription, SubscriptionQuery};
 
-use super::{COLUMN, CallbackDetails, Receiver, SubscriptionError};
+use super::{COLUMN, CallbackDetails, ChatAccounts, Receiver, SubscriptionError};
 use crate::EngineError;
 use crate::auth::{Principal, Scope};
 use crate::host::Host;
@@ -74,6 +74,12 @@ impl Callbacks {
         Callbacks { host: log.host.clone(), log, identity, ancestor_kinds: OnceLock::new() }
     }
 
+    /// Whose accounts in chats are.
+    #[must_use]
+    pub fn chat_accounts(&self) -> ChatAccounts {
+        ChatAccounts::new(self.log.clone())
+    }
+
     /// Tells a receiver of a run from now on. One that the client named the same is replaced.
     pub async fn call_back(
         &self,
@@ -94,6 +100,16 @@ impl Callbacks {
     ) -> Result<(), SubscriptionError> {
         needs(who, Scope::RunsRead)?;
         needs(who, Scope::RunsWrite)?;
+        self.keep_named(who, run, callback).await
+    }
+
+    /// The same for whoever may name it: that was asked before.
+    pub(crate) async fn keep_named(
+        &self,
+        who: &Principal,
+        run: RunId,
+        callback: Callback,
+    ) -> Result<(), SubscriptionError> {
         let settings = self.host.settings();
         let key = settings.webhooks.key.as_ref().ok_or(SubscriptionError::NoKey)?;
         // A program names it, and may be faster than its name server.
@@ -197,7 +213,7 @@ impl Callbacks {
         Ok(())
     }
 
-    /// Looked at again whenever something is sent; here it is told to whoever can change it.
+    /// Looked at again whenever something is sent; here it is reported to whoever can change it.
     pub(crate) async fn check_address(
         &self,
         url: &str,

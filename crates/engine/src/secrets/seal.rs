@@ -68,11 +68,7 @@ mod tests {
         let sealed = key.seal("column", &["tenant", "config"], "a secret");
         assert!(!sealed.contains("secret"));
         assert_eq!(key.open("column", &["tenant", "config"], &sealed).as_deref(), Some("a secret"));
-        assert_ne!(
-            sealed,
-            key.seal("column", &["tenant", "config"], "a secret"),
-            "it is sealed anew each time"
-        );
+        assert_ne!(sealed, key.seal("column", &["tenant", "config"], "a secret"), "each seal is another one");
         assert_eq!(key.open("column", &["tenant", "another"], &sealed), None);
         assert_eq!(key.open("column", &["tenantconfig"], &sealed), None);
         let other = SigningKey::new([8; 32]);
@@ -80,8 +76,8 @@ mod tests {
         // T30: after a rotation the new key opens it too, and what it seals the old one does not open.
         let rotated = other.after([key.clone()]);
         assert_eq!(rotated.open("column", &["tenant", "config"], &sealed).as_deref(), Some("a secret"));
-        let anew = rotated.seal("column", &["tenant", "config"], "a secret");
-        assert_eq!(key.open("column", &["tenant", "config"], &anew), None);
+        let resealed = rotated.seal("column", &["tenant", "config"], "a secret");
+        assert_eq!(key.open("column", &["tenant", "config"], &resealed), None);
         for changed in [sealed.to_uppercase(), String::new(), "short".into(), format!("{sealed}AAAA")] {
             assert_eq!(key.open("column", &["tenant", "config"], &changed), None, "{changed}");
         }

@@ -8,7 +8,7 @@ use std::fmt;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use standfast_core::digest;
+use standfast_core::digest::{self, Digest};
 use standfast_core::name::Tenant;
 use standfast_core::time::Timestamp;
 
@@ -62,6 +62,25 @@ impl SigningKey {
         let parts = [tenant.as_str().as_bytes(), subscription.as_bytes(), &number.to_be_bytes()];
         let named = digest::of_parts("standfast.webhook.1", &parts);
         SigningSecret(mac(&self.current, &[&named.0]))
+    }
+
+    /// A code of what is stored elsewhere, for one use: only who has the key can make it.
+    pub(crate) fn code(&self, purpose: &str, parts: &[&[u8]]) -> Digest {
+        let named = digest::of_parts(purpose, parts);
+        let made = mac(&self.derived(purpose), &[&named.0]);
+        let mut code = Digest::default();
+        code.0.iter_mut().zip(made).for_each(|(to, from)| *to = from);
+        code
+    }
+
+    /// Whether this key, or one before it, made a code.
+    pub(crate) fn made(&self, code: Digest, purpose: &str, parts: &[&[u8]]) -> bool {
+        let differs = |key: SigningKey| {
+            let own = key.code(purpose, parts);
+            // All of it is looked at, whatever differs first.
+            own.0.iter().zip(code.0).fold(0, |sum, (one, other)| sum | (one ^ other))
+        };
+        self.each().any(|key| differs(key) == 0)
     }
 
     /// Another key made from this one, for another use.

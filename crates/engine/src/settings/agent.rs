@@ -15,6 +15,7 @@ use standfast_core::time::Millis;
 use standfast_policy::call::ToolDefault;
 use standfast_policy::effect_key::KeyTemplate;
 use standfast_policy::hours::BusinessHours;
+use standfast_policy::reconcile::Reconcile;
 
 use super::rules::Rules;
 use crate::auth::Approvers;
@@ -52,8 +53,12 @@ pub struct Agent {
     pub approvers: Approvers,
     /// What names the effects of its tools, where they have one: at most one start has each.
     pub effect_keys: BTreeMap<ToolName, KeyTemplate>,
+    /// What says of a lost start of its tools whether it had its effect, where they name a call for that.
+    pub reconcile: BTreeMap<ToolName, Arc<Reconcile>>,
     /// The hours in which the spans of its holds are counted; none means all.
     pub hours: Option<Arc<BusinessHours>>,
+    /// How long before its deadline people are reminded of a hold once more; none means never.
+    pub remind_before: Option<Millis>,
     /// How many of its runs are worked on at once.
     pub worker_pool: usize,
     /// How long each may work, waiting left out; without limit when it is none.
@@ -102,7 +107,9 @@ impl Agent {
             rules: Rules::default(),
             approvers: Approvers::default(),
             effect_keys: BTreeMap::new(),
+            reconcile: BTreeMap::new(),
             hours: None,
+            remind_before: None,
             worker_pool: WORKER_POOL,
             may_work: None,
             history_tokens: HISTORY_TOKENS,
@@ -119,10 +126,10 @@ impl Agent {
 }
 
 impl Agent {
-    /// Whether starts of its calls may claim effects by name.
+    /// Whether starts of its calls may claim effects by name, or take from budgets.
     #[must_use]
     pub fn may_claim_effects(&self) -> bool {
-        !self.effect_keys.is_empty() || self.rules.name_effects()
+        !self.effect_keys.is_empty() || self.rules.name_effects() || self.rules.have_budgets()
     }
 
     /// The tool of this name, or what stands for it.

@@ -9,6 +9,7 @@ use standfast_core::name::AgentName;
 use standfast_core::policy::Effect;
 use standfast_policy::matching::CheckedRule;
 use standfast_policy::policy::Policy;
+use standfast_policy::rule::GrantRule;
 
 use crate::auth::{RuleApprovers, RuleElectorate};
 
@@ -56,11 +57,29 @@ impl Rules {
         }
     }
 
+    /// Whether standing approvals may answer calls with which something is lost.
+    #[must_use]
+    pub fn grants_for_losses(&self) -> bool {
+        match self {
+            Rules::Readable(policy) => policy.file().grants.destructive == GrantRule::Allow,
+            Rules::Unreadable(_) => false,
+        }
+    }
+
     /// Whether a rule names what calls do in the world.
     #[must_use]
     pub fn name_effects(&self) -> bool {
         match self {
-            Rules::Readable(policy) => policy.rules().iter().any(|rule| rule.rule.effect_key.is_some()),
+            Rules::Readable(policy) => policy.names_effects(),
+            Rules::Unreadable(_) => false,
+        }
+    }
+
+    /// Whether a rule has a budget.
+    #[must_use]
+    pub fn have_budgets(&self) -> bool {
+        match self {
+            Rules::Readable(policy) => policy.has_budgets(),
             Rules::Unreadable(_) => false,
         }
     }
@@ -75,7 +94,9 @@ impl Rules {
             let asked_later = rule.rule.escalate_to.iter().flatten();
             found.seen_by.extend(named.iter().flatten().chain(asked_later).cloned());
             let self_approval = rule.rule.self_approval.unwrap_or_default();
-            found.by_rule.insert(rule.id.clone(), RuleElectorate { approvers: named, self_approval });
+            let sign_in_max_age = rule.rule.sign_in_max_age.map(|span| span.0);
+            let electorate = RuleElectorate { approvers: named, self_approval, sign_in_max_age };
+            found.by_rule.insert(rule.id.clone(), electorate);
         }
         found
     }

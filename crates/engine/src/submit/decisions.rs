@@ -4,6 +4,7 @@
 //! core says what follows. Several holds are decided by one command in one append, all or none of them.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use standfast_core::actor::Actor;
@@ -26,7 +27,10 @@ use standfast_store::StoreError;
 
 use super::Submit;
 use crate::EngineError;
-use crate::auth::{Approvers, Principal, Scope, Standing, ToDecide, may_decide, may_decide_as_well};
+use crate::auth::{
+    Approvers, DecisionRight, Identification, Principal, Scope, ToDecide, approves, may_decide,
+    may_decide_as_well, needs_sign_in,
+};
 use crate::commit::{Authority, Change, IdempotencyKey, is_leased_elsewhere};
 use crate::drive::account::account;
 use crate::drive::effects::{EffectCall, is_claimed_meanwhile};
@@ -63,7 +67,7 @@ pub struct Decisions {
     /// Makes a repeat safe.
     pub once: Option<IdempotencyKey>,
     /// The standing approval that the approval of a call saves; `grants.rs` makes it.
-    pub(crate) saves: Option<(CallNo, Box<SavedGrant>)>,
+    pub(crate) saves: Option<(HoldKey, Box<SavedGrant>)>,
 }
 
 impl Decisions {
@@ -76,6 +80,12 @@ impl Decisions {
         once: Option<IdempotencyKey>,
     ) -> Decisions {
         Decisions { run, what, message, once, saves: None }
+    }
+
+    /// The holds.
+    fn ids(&self) -> Vec<HoldId> {
+        let run = self.run;
+        self.what.holds().into_iter().map(|key| HoldId { run, key }).collect()
     }
 
     /// Makes the decisions count for exactly this call, whether or not their sender repeats what was shown.
@@ -134,6 +144,7 @@ impl Decider {
 
     pub(crate) fn actor(&self) -> Actor {
         match self {
+            Decider::Person(who) if who.by == Identification::Link => Actor::Link(who.user.clone()),
             Decider::Person(who) => Actor::Person(who.user.clone()),
             Decider::Callback(who) => Actor::Callback(who.user.clone()),
         }
@@ -142,6 +153,35 @@ impl Decider {
 
 /// How often a decision is decided again when others were faster.
 const RETRIES: u32 = 2;
+
+/// What a decision is made on: read for it alone, or by a caller who goes on with it.
+pub(crate) enum DecisionBasis<'a> {
+    Own(Box<Snapshot>),
+    Lent(&'a Snapshot),
+}
+
+impl From<Snapshot> for DecisionBasis<'_> {
+    fn from(own: Snapshot) -> Self {
+        DecisionBasis::Own(Box::new(own))
+    }
+}
+
+impl<'a> From<&'a Snapshot> for DecisionBasis<'a> {
+    fn from(lent: &'a Snapshot) -> Self {
+        DecisionBasis::Lent(lent)
+    }
+}
+
+impl Deref for DecisionBasis<'_> {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        match self {
+            DecisionBasis::Own(own) => own,
+            DecisionBasis::Lent(lent) => lent,
+        }
+    }
+}
 
 /// Whether a decision takes the run that it lets go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,9 +269,9 @@ impl Submit {
 
     /// Decides several holds of a run at once. Every decision, on every surface, comes through here.
     pub async fn decide_all(&self, who: &Principal, decisions: Decisions) -> Result<Acceptance, EngineError> {
-        needs(who, Scope::HoldsDecide)?;
+        self.needs_to_decide(who, &decisions).await?;
         let snapshot = self.log.whole_snapshot(who, decisions.run).await?;
-        self.decide_by(&Decider::Person(who.clone()), decisions, &snapshot).await
+        self.decide_by(&Decider::Person(who.clone()), decisions, snapshot.into()).await
     }
 
     /// The same, on what the caller has read of the run.
@@ -241,8 +281,17 @@ impl Submit {
         decisions: Decisions,
         snapshot: &Snapshot,
     ) -> Result<Acceptance, EngineError> {
-        needs(who, Scope::HoldsDecide)?;
-        self.decide_by(&Decider::Person(who.clone()), decisions, snapshot).await
+        self.needs_to_decide(who, &decisions).await?;
+        self.decide_by(&Decider::Person(who.clone()), decisions, snapshot.into()).await
+    }
+
+    /// Refuses whose credential is not for deciding, and records that they tried.
+    async fn needs_to_decide(&self, who: &Principal, decisions: &Decisions) -> Result<(), EngineError> {
+        let needed = needs(who, Scope::HoldsDecide);
+        if let Err(error) = &needed {
+            self.refused.record(&self.log, who, decisions.ids(), error).await;
+        }
+        needed
     }
 
     /// Says no to what a sub-run asks, and cancels the runs above it up to the task that it works for: in one append, so
@@ -287,7 +336,7 @@ impl Submit {
         &self,
         by: &Decider,
         decisions: Decisions,
-        snapshot: &Snapshot,
+        snapshot: DecisionBasis<'_>,
     ) -> Result<Acceptance, EngineError> {
         let run = decisions.run;
         let mut decided = self.decide_at(by, decisions.clone(), snapshot, Takeover::IfFree).await;
@@ -305,18 +354,20 @@ impl Submit {
                 Decider::Person(who) => self.log.whole_snapshot(who, run).await?,
                 Decider::Callback(_) => self.log.any_snapshot(run).await?,
             };
-            decided = self.decide_at(by, decisions.clone(), &snapshot, Takeover::Never).await;
+            decided = self.decide_at(by, decisions.clone(), snapshot.into(), Takeover::Never).await;
         }
         if let Ok(Acceptance { answer: Answer::Done | Answer::Held | Answer::Refused, .. }) = &decided {
             self.count(&decisions.what);
+        }
+        if let (Err(error), Decider::Person(who)) = (&decided, by) {
+            self.refused.record(&self.log, who, decisions.ids(), error).await;
         }
         decided
     }
 
     /// Measures what was decided, and by which way it came.
     fn count(&self, what: &DecisionSet) {
-        let (settings, channel) = (self.host.settings(), request_context::channel());
-        let telemetry = &settings.fixed.telemetry;
+        let (telemetry, channel) = (&self.host.fixed.telemetry, request_context::channel());
         match what {
             DecisionSet::Each(each) => each.iter().for_each(|one| telemetry.decided(channel, &one.wanted)),
             DecisionSet::Reject { holds, .. } => {
@@ -331,7 +382,7 @@ impl Submit {
         &self,
         by: &Decider,
         decisions: Decisions,
-        snapshot: &Snapshot,
+        snapshot: DecisionBasis<'_>,
         take: Takeover,
     ) -> Result<Acceptance, EngineError> {
         let who = by.principal();
@@ -371,12 +422,14 @@ impl Submit {
         };
         let definition = self.log.definition(&facts.agent, row.run.state.definition).await?;
         let is_open = role.is_some() && closed.is_none();
-        for hold in holds.iter().filter(|_| is_open) {
+        for (hold, demands) in demanding.iter().filter(|_| is_open) {
             if let Some(wanted) = what.wanted(hold.id.key) {
-                self.refuse_misfit(hold, wanted, &definition, snapshot).await?;
+                let to_decide = ToDecide { kind: hold.kind, tool: hold.tool.as_ref(), demands };
+                refuse_stale_sign_in(by, wanted, to_decide, &approvers, self.host.clock.now())?;
+                self.refuse_misfit(hold, wanted, &definition, &snapshot).await?;
             }
         }
-        let taking = if is_open { self.taking(snapshot, guard).await? } else { None };
+        let taking = if is_open { self.taking(&snapshot, guard).await? } else { None };
         // A tool that is gone is not begun: whoever drives the run asks about it. Nor is one for which something outside
         // has to be looked at first.
         let can_begin = |hold: &&HoldRow| {
@@ -395,22 +448,34 @@ impl Submit {
             |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
         let now = self.host.clock.now();
         let mut verdicts = policy::of_run(agent.as_deref(), &definition, (&row.run, now), arguments);
+        if let Some(agent) = agent.as_deref().filter(|_| is_open) {
+            // Other arguments may find something else, which is then asked about.
+            let edited =
+                |hold: &HoldRow| Some((hold.id.key.call, hold.tool.clone()?, what.edited(hold.id.key.call)?));
+            let calls = holds.iter().filter_map(edited).collect();
+            self.drives.look_at_preconditions(&row.run, agent, calls, &mut verdicts).await;
+        }
         if let Some(agent) = agent.as_deref().filter(|agent| is_open && agent.may_claim_effects()) {
             let effect = |hold: &HoldRow| {
                 let no = hold.id.key.call;
                 Some(EffectCall { no, tool: hold.tool.clone()?, arguments: arguments(no)? })
             };
             let calls: Vec<EffectCall> = holds.iter().filter_map(effect).collect();
-            self.drives.see_to_effects(&row.run, agent, calls, &mut verdicts).await?;
+            self.drives.see_to_effects(&row.run.facts, agent, calls, &mut verdicts).await?;
         }
-        verdicts.saved_grants.extend(saves.map(|(call, saved)| (call, *saved)));
+        let mut writes = self.commit.mark(who, once);
+        if let Some((hold, saved)) = saves {
+            let hold = HoldId { run, key: hold };
+            writes.puts.extend(self.log.grants().marker(facts, hold, &saved));
+            verdicts.saved_grants.push((hold.key.call, *saved));
+        }
         let endings = self.endings(who, &what).await?;
         let command = what.command(once.and_then(IdempotencyKey::chosen_key), message);
         let mut change = Change {
             actor: by.actor(),
             authority: Authority { role, counts_for, verdicts, recorded },
             commands: std::iter::once(command).chain(begins).collect(),
-            writes: self.commit.mark(who, once),
+            writes,
         };
         let base = row.clone();
         let Some(taking) = taking else {
@@ -422,6 +487,8 @@ impl Submit {
             return answer.map(Acceptance::from);
         };
         change.writes.lease = self.commit.while_busy();
+        // The log is the drive's from here on, which puts its own events behind it: nobody else looks at it meanwhile.
+        drop(snapshot);
         let (answer, rest) = match self.drives.take(base, change, taking).await {
             Ok(Acceptance { answer, rest }) => (Ok(answer), rest),
             Err(error) => (Err(error), None),
@@ -472,6 +539,23 @@ impl Submit {
     }
 }
 
+/// No approval by a person whose sign-in is older than the rules of the hold want.
+fn refuse_stale_sign_in(
+    by: &Decider,
+    wanted: &Choice,
+    hold: ToDecide<'_>,
+    approvers: &Approvers,
+    now: Timestamp,
+) -> Result<(), EngineError> {
+    match by {
+        Decider::Person(who) if approves(wanted) => match needs_sign_in(who, hold, approvers, now) {
+            Some(max_age) => Err(EngineError::StaleSignIn { max_age }),
+            None => Ok(()),
+        },
+        Decider::Person(_) | Decider::Callback(_) => Ok(()),
+    }
+}
+
 /// By what right somebody may decide all of these; none when one of them is not theirs.
 pub(super) fn authority(
     by: &Decider,
@@ -479,7 +563,7 @@ pub(super) fn authority(
     holds: &[(&HoldRow, Vec<Demand>)],
     approvers: &Approvers,
     now: Timestamp,
-) -> Option<Standing> {
+) -> Option<DecisionRight> {
     let standing = |(hold, demands): &(&HoldRow, Vec<Demand>)| match by {
         Decider::Person(who) => {
             let to_decide = ToDecide { kind: hold.kind, tool: hold.tool.as_ref(), demands };
@@ -497,7 +581,7 @@ pub(super) fn authority(
             }
         }
         Decider::Callback(_) => {
-            let reports = Standing { role: Role::Callback, counts_for: Vec::new() };
+            let reports = DecisionRight { role: Role::Callback, counts_for: Vec::new() };
             (hold.kind == HoldKind::External).then_some(reports)
         }
     };

@@ -2,11 +2,15 @@
 //!
 //! A gate is a run of the built-in agent `gate` with one call, so everything that holds for runs holds for gates. It is
 //! claimed by whoever opened it (`decide/outside.rs`), who alone starts and reports. `open` attaches a repeat to the gate that
-//! is there: the same caller, session, call and digest. What is shown of a gate is `view.rs`; the rules are the core's.
+//! is there: the same caller, session, call and digest. `login.rs` asks for a login in the place of a call, `result_marks.rs` knows which results
+//! reached somebody. What is shown of a gate is `view.rs`; the rules are the core's.
 
+mod login;
 mod open;
+mod result_marks;
 mod view;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use standfast_core::actor::Actor;
@@ -19,7 +23,7 @@ use standfast_core::message::ToolResult;
 use standfast_core::name::{SessionId, WorkerName};
 use standfast_core::policy::Verdicts;
 use standfast_core::refusal::Refusal;
-use standfast_core::run::{Call, CallState, Run};
+use standfast_core::run::{Call, CallState, Facts, Run};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::stored_call;
 use standfast_store::{RunFilter, RunQuery, StoreError};
@@ -29,12 +33,14 @@ use crate::EngineError;
 use crate::auth::{Principal, Scope};
 use crate::commit::{Authority, Change, Commit, IdempotencyKey};
 use crate::drive::effects::EffectCall;
+use crate::drive::grants::GrantScope;
 use crate::host::Host;
 use crate::log::{Log, Snapshot, needs};
 use crate::policy;
 use crate::reads::Reads;
 
-pub use open::NewGate;
+pub use login::LoginAsked;
+pub use open::{NewGate, OpenedGate};
 pub use view::{GateDecision, GateState, GateView};
 
 /// The one call of a gate.
@@ -97,8 +103,25 @@ pub enum GateOutcome {
     Failed(Body),
     /// It never ran.
     NotExecuted,
+    /// It never ran, and its approval is as good as before: whoever asks next may start it.
+    GivenBack,
     /// They do not know.
     Unknown(String),
+}
+
+/// A gate as it was looked up: whoever goes on with it reads its run no second time.
+#[derive(Clone)]
+pub struct LookedUpGate {
+    view: GateView,
+    snapshot: Arc<Snapshot>,
+}
+
+impl Deref for LookedUpGate {
+    type Target = GateView;
+
+    fn deref(&self) -> &GateView {
+        &self.view
+    }
 }
 
 /// Why a gate is no longer wanted.
@@ -139,9 +162,10 @@ impl Gates {
     }
 
     /// A gate, for whoever opened it or may see it otherwise.
-    pub async fn look(&self, who: &Principal, gate: RunId) -> Result<GateView, EngineError> {
-        let snapshot = self.seen(who, gate).await?;
-        GateView::of(snapshot.run(), snapshot.log().await?).ok_or(EngineError::NotFound)
+    pub async fn look(&self, who: &Principal, gate: RunId) -> Result<LookedUpGate, EngineError> {
+        let snapshot = Arc::new(self.seen(who, gate).await?);
+        let view = GateView::of(snapshot.run(), snapshot.log().await?).ok_or(EngineError::NotFound)?;
+        Ok(LookedUpGate { view, snapshot })
     }
 
     /// The same as soon as it is decided; as it is when that takes longer than `at_most`. Giving up changes nothing.
@@ -150,12 +174,23 @@ impl Gates {
         who: &Principal,
         gate: RunId,
         at_most: Millis,
-    ) -> Result<GateView, EngineError> {
+    ) -> Result<LookedUpGate, EngineError> {
+        self.past(&[GateState::Held], who, gate, at_most).await
+    }
+
+    /// The same as soon as it is in none of these states.
+    pub async fn past(
+        &self,
+        states: &[GateState],
+        who: &Principal,
+        gate: RunId,
+        at_most: Millis,
+    ) -> Result<LookedUpGate, EngineError> {
         let until = self.host.clock.now().plus(at_most);
         loop {
             let view = self.look(who, gate).await?;
             let left = until.since(self.host.clock.now());
-            if view.state != GateState::Held || left.0 <= 0 || self.host.is_stopping() {
+            if !states.contains(&view.state) || left.0 <= 0 || self.host.is_stopping() {
                 return Ok(view);
             }
             let mut follower = self.reads.follow(gate, view.seq);
@@ -197,40 +232,107 @@ impl Gates {
         digest: Option<Digest>,
         lease: Millis,
     ) -> Result<GateStart, GateError> {
+        let own = Arc::new(self.own(who, gate).await?);
+        self.start_own(who, own, digest, lease).await
+    }
+
+    /// The same, on what the caller has read of the gate: what may run is what that shows.
+    pub async fn start_on(
+        &self,
+        who: &Principal,
+        found: &LookedUpGate,
+        lease: Millis,
+    ) -> Result<GateStart, GateError> {
+        needs(who, Scope::GatesOpen)?;
+        if !is_opened_by(who, &found.snapshot.run().facts) {
+            return Err(EngineError::NotFound.into());
+        }
+        self.start_own(who, found.snapshot.clone(), found.digest, lease).await
+    }
+
+    async fn start_own(
+        &self,
+        who: &Principal,
+        mut own: Arc<Snapshot>,
+        digest: Option<Digest>,
+        lease: Millis,
+    ) -> Result<GateStart, GateError> {
         let lease = Millis(lease.0.clamp(1, LONGEST_LEASE.0));
         for _ in 0..RETRIES {
-            let snapshot = self.own(who, gate).await?;
-            let run = snapshot.run();
-            let call = self.startable(&snapshot).await?;
-            if digest != call.digest {
-                return Err(GateError::OtherDigest { digest: call.digest });
+            if let Some(started) = self.try_start(&own, digest, lease).await? {
+                return Ok(started);
             }
-            let worker = worker_of(run).ok_or(EngineError::NotFound)?;
-            let stored = stored_call(snapshot.log().await.map_err(EngineError::from)?, CALL);
-            let stored = stored.ok_or(EngineError::NotFound)?;
-            let verdicts = self.verdicts(&snapshot, &stored.arguments).await?;
-            let start_by = self.host.clock.now().plus(lease);
-            let begin = Begin { call: CALL, node: self.host.node, start_by, stored, pending: None };
-            let change = Change {
-                authority: Authority { verdicts, ..Authority::default() },
-                ..Change::new(Actor::Outside(worker), vec![Command::Begin(begin)])
-            };
-            match self.commit.commit(snapshot.stored().row.clone(), change).await {
-                Ok(done) => match done.row.run.call(CALL).map(|call| (call.attempt, call.state)) {
-                    Some((attempt, CallState::Started { start_by, .. })) => {
-                        return Ok(GateStart { attempt, start_by });
-                    }
-                    // The policy is stricter now than it was: somebody is asked again, or it is refused.
-                    Some(_) | None => continue,
-                },
-                // Somebody was faster, or began the same effect: what stands there now says what follows.
-                Err(EngineError::Refused(Refusal::CallNotReady(_) | Refusal::Ended(_))) => {}
-                Err(EngineError::Store(StoreError::Guard { .. })) => {}
-                Err(error) => return Err(error.into()),
-            }
+            own = Arc::new(self.own(who, own.id()).await?);
         }
-        self.startable(&self.own(who, gate).await?).await?;
+        self.startable(&own).await?;
         Err(EngineError::from(Refusal::CallNotReady(CALL)).into())
+    }
+
+    /// Starts the call; none when what stands there now has to be looked at again.
+    async fn try_start(
+        &self,
+        own: &Snapshot,
+        digest: Option<Digest>,
+        lease: Millis,
+    ) -> Result<Option<GateStart>, GateError> {
+        let call = self.startable(own).await?;
+        if digest != call.digest {
+            return Err(GateError::OtherDigest { digest: call.digest });
+        }
+        let worker = worker_of(own.run()).ok_or(EngineError::NotFound)?;
+        let stored = stored_call(own.log().await.map_err(EngineError::from)?, CALL);
+        let stored = stored.ok_or(EngineError::NotFound)?;
+        let verdicts = self.verdicts(own, &stored.arguments).await?;
+        let start_by = self.host.clock.now().plus(lease);
+        let begin = Begin { call: CALL, node: self.host.node, start_by, stored, pending: None };
+        let change = Change {
+            authority: Authority { verdicts, ..Authority::default() },
+            ..Change::new(Actor::Outside(worker), vec![Command::Begin(begin)])
+        };
+        match self.commit.commit(own.stored().row.clone(), change).await {
+            Ok(done) => Ok(match done.row.run.call(CALL).map(|call| (call.attempt, call.state)) {
+                Some((attempt, CallState::Started { start_by, .. })) => Some(GateStart { attempt, start_by }),
+                // The policy is stricter now than it was: somebody is asked again, or it is refused.
+                Some(_) | None => None,
+            }),
+            // Somebody was faster, or began the same effect: what stands there now says what follows.
+            Err(EngineError::Refused(Refusal::CallNotReady(_) | Refusal::Ended(_)))
+            | Err(EngineError::Store(StoreError::Guard { .. })) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The answer to what a server asked before it ran a call that was started is about to be handed on: true once, on one node,
+    /// and never again for this question of this start, whoever sends the answer again. Nothing that was approved once runs twice.
+    pub async fn hands_on(
+        &self,
+        who: &Principal,
+        gate: RunId,
+        attempt: u32,
+        question: Digest,
+    ) -> Result<bool, EngineError> {
+        let snapshot = self.own(who, gate).await?;
+        let is_under_way = |run: &Run| {
+            let call = run.call(CALL).filter(|call| call.attempt == attempt);
+            call.is_some_and(|call| matches!(call.state, CallState::Started { .. }))
+        };
+        let Some(worker) = worker_of(snapshot.run()).filter(|_| is_under_way(snapshot.run())) else {
+            return Ok(false);
+        };
+        let once = IdempotencyKey::message(gate, &format!("answer {attempt} {question}"));
+        let note = Body::text("the client answered what the server asked first");
+        let change = Change {
+            writes: self.commit.mark(who, Some(&once)),
+            ..Change::new(
+                Actor::Outside(worker),
+                vec![Command::Progress { call: CALL, note, processing: None }],
+            )
+        };
+        match self.commit.commit(snapshot.stored().row.clone(), change).await {
+            Ok(done) => Ok(is_under_way(&done.row.run)),
+            Err(EngineError::Store(StoreError::Guard { .. }) | EngineError::Refused(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Takes down what came of a call.
@@ -278,6 +380,10 @@ impl Gates {
         Ok(match (outcome, call.state) {
             (GateOutcome::Succeeded(result), _) => finish(ToolResult::Ok(result)),
             (GateOutcome::Failed(error), _) => finish(ToolResult::Failed(error)),
+            (GateOutcome::GivenBack, CallState::Started { .. }) => {
+                Some(vec![Command::Return { call: CALL, attempt }])
+            }
+            (GateOutcome::GivenBack, CallState::Ready | CallState::Held | CallState::Done(_)) => None,
             (GateOutcome::NotExecuted, CallState::Started { .. }) => Some(vec![
                 Command::Return { call: CALL, attempt },
                 Command::Cancel { reason: Some(NOT_EXECUTED.to_owned()) },
@@ -290,7 +396,7 @@ impl Gates {
             }
             (GateOutcome::Unknown(why), CallState::Started { node, .. }) => {
                 let why = OrphanCause::Tool(why);
-                Some(vec![Command::Orphan { call: CALL, attempt, node, why }])
+                Some(vec![Command::Orphan { call: CALL, attempt, node, why, reconciled: None }])
             }
             (GateOutcome::Unknown(_), CallState::Ready | CallState::Held | CallState::Done(_)) => {
                 let state = self.state(snapshot).await?;
@@ -321,7 +427,7 @@ impl Gates {
                 return Err(GateError::WrongState { state, why });
             }
             GateState::Denied | GateState::Expired | GateState::Done => {
-                let why = "the gate is over";
+                let why = "the gate has ended";
                 return Err(GateError::WrongState { state, why });
             }
         }
@@ -371,19 +477,20 @@ impl Gates {
             tool: call.tool.clone(),
             arguments: arguments.to_owned(),
         });
-        self.submit.drives.see_to_effects(run, &agent, call, &mut verdicts).await?;
+        let drives = &self.submit.drives;
+        drives.see_to_effects(&run.facts, &agent, call.clone(), &mut verdicts).await?;
+        let (facts, log, definition) = (&run.facts, snapshot.log().await?, &*definition);
+        let of = GrantScope { facts, run: Some(run), log, agent: &agent, definition, brought: None };
+        drives.see_to_grants(of, call, &mut Vec::new(), &mut verdicts).await?;
         Ok(verdicts)
     }
 
     /// A gate that the caller opened.
     async fn own(&self, who: &Principal, gate: RunId) -> Result<Snapshot, EngineError> {
         needs(who, Scope::GatesOpen)?;
-        let is_theirs = |facts: &standfast_core::run::Facts| {
-            facts.tenant == who.tenant && facts.owner == who.user && facts.driver == Driver::Gate
-        };
-        let stored = self.log.stored_if(who, gate, is_theirs).await?;
-        // An administrator is told of runs that do not even say whose they are.
-        if !is_theirs(&stored.row.run.facts) {
+        let stored = self.log.stored_if(who, gate, |facts| is_opened_by(who, facts)).await?;
+        // An administrator sees runs that do not even say whose they are.
+        if !is_opened_by(who, &stored.row.run.facts) {
             return Err(EngineError::NotFound);
         }
         Ok(Snapshot::new(self.log.clone(), stored))
@@ -400,6 +507,11 @@ impl Gates {
             _ => Err(EngineError::NotFound),
         }
     }
+}
+
+/// Whether the caller opened a gate.
+fn is_opened_by(who: &Principal, facts: &Facts) -> bool {
+    facts.tenant == who.tenant && facts.owner == who.user && facts.driver == Driver::Gate
 }
 
 /// Why a gate ended whose call was not run.

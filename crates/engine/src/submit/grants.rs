@@ -1,6 +1,6 @@
 //! Standing approvals: the rule that an approver is shown, the approval that saves exactly that rule, the list, and the end.
 //!
-//! A grant is saved by the decision itself, in its event, and then kept where calls are judged by it. Whoever may see the run
+//! A grant is saved by the decision itself, in its event, with a sealed key beside it by which calls find it. Whoever may see the run
 //! that it comes from may see and end it: ending one only tightens. What a grant covers is the policy's, how it is kept `log/grants.rs`.
 
 use std::sync::Arc;
@@ -11,21 +11,23 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::digest::Digest;
 use standfast_core::event::{Driver, Envelope, Event};
 use standfast_core::grant::{SavedGrant, id_of};
-use standfast_core::hold::{HoldKind, RecordedDecision};
-use standfast_core::id::{HoldId, RunId};
+use standfast_core::hold::{Hold, HoldKind, RecordedDecision};
+use standfast_core::id::{CallNo, HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::name::{GrantId, UserId};
+use standfast_core::policy::Role;
+use standfast_core::project::HoldRow;
 use standfast_core::refusal::Refusal;
-use standfast_core::time::Timestamp;
+use standfast_core::run::Run;
 use standfast_core::transcript::stored_call;
 use standfast_policy::grant::{Grant, GrantProposal, GrantRefusal, GrantRequest, HeldCall};
 
 use super::Submit;
-use super::decisions::{Decision, Decisions};
+use super::decisions::{Decider, Decision, Decisions, authority};
 use crate::EngineError;
 use crate::auth::{Principal, Scope};
 use crate::drive::Acceptance;
-use crate::drive::grants::{beside_policy, judged};
+use crate::drive::grants::{beside_policy, judged, schema_of};
 use crate::host::Host;
 use crate::log::{KeptGrant, Log, Revocation, Snapshot, needs};
 use crate::policy::call_of;
@@ -43,8 +45,11 @@ pub enum GrantError {
     /// Several people must agree on this hold, and each of them sees one call.
     #[error("several people must agree on this call, so one of them cannot approve further ones")]
     Quorum,
-    /// The call is not started here, so its start cannot take a use.
-    #[error("whoever asks runs this call elsewhere; standing approvals are for calls that this server runs")]
+    /// A worker elsewhere brings the tool and does not say its schema, so nobody could tell when it is another one.
+    #[error(
+        "the worker brings this tool itself and did not send its `inputSchema`; a standing approval ends when the schema \
+         changes, so there is none"
+    )]
     Elsewhere,
     /// There are too many.
     #[error("this agent has as many standing approvals as it may have; revoke some first")]
@@ -82,7 +87,7 @@ pub enum GrantState {
     Live,
     /// All its uses are taken.
     UsedUp,
-    /// Its time is over.
+    /// It has expired.
     Expired,
     /// Somebody ended it; who and when, once that is written down.
     Revoked(Option<Revocation>),
@@ -123,11 +128,24 @@ impl Grants {
     ) -> Result<GrantProposal, GrantError> {
         needs(who, Scope::HoldsDecide)?;
         let snapshot = self.log.whole_snapshot(who, hold.run).await?;
-        self.proposal(&snapshot, hold, request).await
+        self.propose_on(who, hold, request, &snapshot).await
+    }
+
+    /// The same, on what the caller has read of the run.
+    pub async fn propose_on(
+        &self,
+        who: &Principal,
+        hold: HoldId,
+        request: &GrantRequest,
+        snapshot: &Snapshot,
+    ) -> Result<GrantProposal, GrantError> {
+        needs(who, Scope::HoldsDecide)?;
+        self.proposal(who, snapshot, hold, request).await
     }
 
     async fn proposal(
         &self,
+        who: &Principal,
         snapshot: &Snapshot,
         id: HoldId,
         request: &GrantRequest,
@@ -138,9 +156,6 @@ impl Grants {
         if hold.kind != HoldKind::Approval {
             return Err(EngineError::from(wrong_kind()).into());
         }
-        if run.facts.driver != Driver::Loop {
-            return Err(GrantError::Elsewhere);
-        }
         if hold.has_quorum() {
             return Err(GrantError::Quorum);
         }
@@ -150,14 +165,24 @@ impl Grants {
         let agent = self.host.agent(&run.facts.agent)?;
         let not_allowed = || GrantError::Refused(GrantRefusal::NotAllowed);
         let Rules::Readable(policy) = &agent.rules else { return Err(not_allowed()) };
-        let stored = stored_call(snapshot.log().await.map_err(EngineError::from)?, id.key.call);
-        let stored = stored.ok_or(EngineError::NotFound)?;
+        let log = snapshot.log().await.map_err(EngineError::from)?;
+        let stored = stored_call(log, id.key.call).ok_or(EngineError::NotFound)?;
         let definition = self.log.definition(&run.facts.agent, run.state.definition).await?;
-        let schema = definition.tools.get(&stored.tool).map(ToolSpec::schema_digest);
+        let brought = brought_schema(log, id.key.call);
+        let schema = schema_of(run.facts.driver, (&definition, &agent), &stored.tool, brought);
+        if schema.is_none() && run.facts.driver == Driver::Outside {
+            return Err(GrantError::Elsewhere);
+        }
         let (true, Some(schema)) = (policy.takes_grants(), schema) else { return Err(not_allowed()) };
         let call = call_of(&run.facts, &stored.tool, Some(&stored.arguments));
         let decision = judged(&agent, policy, &call, &stored.arguments);
-        let also = beside_policy(&decision, &hold.rules).ok_or_else(not_allowed)?;
+        // The rules may ask for more people by now than when the hold opened.
+        let row = snapshot.hold(id.key).await.map_err(EngineError::from)?.ok_or(EngineError::NotFound)?;
+        let needs_more = decision.requirements.iter().any(|one| one.quorum > 1);
+        if needs_more || !self.decides_alone(who, run, (hold, &row)) {
+            return Err(GrantError::Quorum);
+        }
+        let also = beside_policy(&decision, &hold.rules, run.facts.driver).ok_or_else(not_allowed)?;
         let held = HeldCall { policy, call: &call, decision: &decision, schema, also: &also };
         let proposal = standfast_policy::grant::propose(held, request, self.host.clock.now())
             .map_err(GrantError::Refused)?;
@@ -168,6 +193,19 @@ impl Grants {
             Ok(text) if text.len() <= RULE_MAX => Ok(proposal),
             Ok(_) | Err(_) => Err(GrantError::TooLong),
         }
+    }
+
+    /// Whether somebody who may decide a hold counts for every rule of it. Who may not is refused where it is decided.
+    fn decides_alone(&self, who: &Principal, run: &Run, (hold, row): (&Hold, &HoldRow)) -> bool {
+        let now = self.host.clock.now();
+        let approvers = self.host.approvers(&run.facts.agent);
+        let by = Decider::Person(who.clone());
+        let Some(right) = authority(&by, run, &[(row, hold.demands.clone())], &approvers, now) else {
+            return true;
+        };
+        let place = hold.delegated_to(&who.user, now).next().filter(|_| right.role == Role::Delegate);
+        let counts_for = place.map_or(&right.counts_for, |place| &place.counts_for);
+        hold.demands.iter().all(|demand| counts_for.contains(&demand.rule))
     }
 
     async fn no_longer_open(&self, snapshot: &Snapshot, id: HoldId) -> GrantError {
@@ -197,14 +235,25 @@ impl Grants {
         shown: Digest,
     ) -> Result<Acceptance, GrantError> {
         needs(who, Scope::HoldsDecide)?;
+        let snapshot = self.log.whole_snapshot(who, decision.hold.run).await?;
+        self.approve_on(who, decision, (request, shown), &snapshot).await
+    }
+
+    /// The same, on what the caller has read of the run.
+    pub async fn approve_on(
+        &self,
+        who: &Principal,
+        decision: Decision,
+        (request, shown): (&GrantRequest, Digest),
+        snapshot: &Snapshot,
+    ) -> Result<Acceptance, GrantError> {
         let id = decision.hold;
         if decision.wanted != Choice::Approve {
             return Err(GrantError::Refused(GrantRefusal::NotHeld));
         }
-        let snapshot = self.log.whole_snapshot(who, id.run).await?;
         let mut decisions = Decisions::from(decision);
         if let Some(hold) = snapshot.run().hold(id.key) {
-            let proposal = self.proposal(&snapshot, id, request).await?;
+            let proposal = self.proposal(who, snapshot, id, request).await?;
             if proposal.digest() != shown {
                 return Err(GrantError::Refused(GrantRefusal::NotAsShown));
             }
@@ -215,25 +264,10 @@ impl Grants {
             let rule = rule.ok_or(GrantError::TooLong)?;
             let (uses, until) = (proposal.uses, proposal.until);
             let saved = SavedGrant { id: id_of(id), digest: shown, rule, uses, until };
-            decisions.saves = Some((id.key.call, Box::new(saved)));
+            decisions.saves = Some((id.key, Box::new(saved)));
         }
-        let accepted = self.submit.decide_all(who, decisions).await?;
-        // Also after a repeat: whoever asks again has not heard that it was kept.
-        self.keep_saved(who, id).await?;
-        Ok(accepted)
-    }
-
-    /// Keeps the grant that the decision of a hold saved, if it saved one.
-    async fn keep_saved(&self, who: &Principal, id: HoldId) -> Result<(), GrantError> {
-        let snapshot = self.log.whole_snapshot(who, id.run).await?;
-        let log = snapshot.log().await.map_err(EngineError::from)?;
-        let Some((saved, by, at)) = saved_by(id, log) else { return Ok(()) };
-        let proposal: GrantProposal = serde_json::from_str(saved.rule.text())
-            .map_err(|_| GrantError::Refused(GrantRefusal::NotAsShown))?;
-        let grant =
-            proposal.accept(saved.id.clone(), saved.digest, vec![by], at).map_err(GrantError::Refused)?;
-        let kept = KeptGrant { hold: id, grant, revoked: None };
-        Ok(self.log.grants().keep(&who.tenant, &kept, self.host.clock.now()).await?)
+        // The decision and what makes the grant count are one append: it is there from then on, on every node.
+        Ok(self.submit.decide_on(who, decisions, snapshot).await?)
     }
 
     /// The standing approvals that a caller may see, of all agents, the oldest of each agent first.
@@ -271,7 +305,10 @@ impl Grants {
 
     async fn all_visible(&self, who: &Principal) -> Result<Vec<KeptGrant>, EngineError> {
         let mut visible = Vec::new();
-        for agent in self.host.settings().agents.keys() {
+        let settings = self.host.settings();
+        let gates = &settings.gate.definition.agent;
+        let agents = settings.agents.keys().filter(|name| *name != gates).chain([gates]);
+        for agent in agents {
             for kept in self.log.grants().of_agent(&who.tenant, agent).await? {
                 match self.log.seen_by(who, kept.hold.run).await {
                     Ok(()) => visible.push(kept),
@@ -299,13 +336,21 @@ impl Grants {
         let state = if is_revoked {
             GrantState::Revoked(kept.revoked.clone())
         } else {
-            self.end_of(&kept.grant, used)
+            match self.end_of(&kept.grant, used, false) {
+                // The agent here may never have had it: a worker elsewhere brings its schema with each call.
+                GrantState::SchemaChanged => {
+                    let log = self.log.events(kept.hold.run, Seq(0)).await?;
+                    let is_brought = brought_schema(&log, kept.hold.key.call).is_some();
+                    self.end_of(&kept.grant, used, is_brought)
+                }
+                ended => ended,
+            }
         };
         Ok(GrantView { hold: kept.hold, grant: kept.grant, used, used_by, state })
     }
 
     /// What has ended a grant by itself.
-    fn end_of(&self, grant: &Grant, used: u32) -> GrantState {
+    fn end_of(&self, grant: &Grant, used: u32, is_brought: bool) -> GrantState {
         let of = &grant.proposal;
         if used >= of.uses {
             return GrantState::UsedUp;
@@ -315,7 +360,9 @@ impl Grants {
         }
         let Ok(agent) = self.host.agent(&of.agent) else { return GrantState::RuleChanged };
         let schema = agent.definition.tools.get(&of.tool).map(ToolSpec::schema_digest);
-        if schema != Some(of.schema) {
+        // Each gate brings the schema of its tool, and so may a worker elsewhere: each call is compared by it.
+        let is_brought = is_brought || agent.any_tool.is_some();
+        if schema != Some(of.schema) && !is_brought {
             return GrantState::SchemaChanged;
         }
         let Rules::Readable(policy) = &agent.rules else { return GrantState::RuleChanged };
@@ -330,15 +377,14 @@ impl Grants {
     }
 }
 
-fn already_decided(recorded: RecordedDecision) -> GrantError {
-    EngineError::from(Refusal::AlreadyDecided(Box::new(recorded))).into()
+/// The schema of a tool that a worker brought with its call.
+fn brought_schema(log: &[Envelope], call: CallNo) -> Option<Digest> {
+    log.iter().find_map(|envelope| match &envelope.event {
+        Event::CallProposed(proposed) if proposed.call.no == call => proposed.schema,
+        _ => None,
+    })
 }
 
-/// The grant that the decision of a hold saved, who decided, and when.
-fn saved_by(id: HoldId, log: &[Envelope]) -> Option<(&SavedGrant, UserId, Timestamp)> {
-    log.iter().find_map(|envelope| {
-        let Event::HoldResolved(resolved) = &envelope.event else { return None };
-        let saved = resolved.grant.as_deref().filter(|_| resolved.hold == id.key)?;
-        Some((saved, envelope.actor.user()?.clone(), envelope.at))
-    })
+fn already_decided(recorded: RecordedDecision) -> GrantError {
+    EngineError::from(Refusal::AlreadyDecided(Box::new(recorded))).into()
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
 use standfast_core::command::{Choice, Command};
+use standfast_core::event::Driver;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallNo, HoldId};
 use standfast_core::project::RunRow;
@@ -130,7 +131,16 @@ impl Logins {
             let known = settings.agents.get(agent)?.tools.values().filter_map(|tool| tool.desk());
             awaited.chain(known).find(|desk| desk.server() == name)
         };
-        let desk = of_tool().or_else(of_agent);
+        // A gateway asks where its server does: nobody's agent has its tools.
+        let of_gateway = || {
+            let name = asked.as_ref()?.get("server_name")?.as_str()?;
+            let mut desks = settings.gateways.values().filter_map(|gateway| gateway.desk.clone());
+            desks.find(|desk| desk.server() == name)
+        };
+        let desk = match snapshot.run().facts.driver {
+            Driver::Gate => of_gateway(),
+            Driver::Loop | Driver::Outside => of_tool().or_else(of_agent),
+        };
         let none = || NoLogin("this server no longer knows where the login is made".into());
         let desk = desk.ok_or_else(none)?;
         Ok((view, desk))

@@ -275,7 +275,7 @@ impl Reports {
             needs(who, Scope::HoldsDecide)?;
         }
         let decision = Decision { hold: job, wanted, digest: None, revision: None, once };
-        Ok(self.submit.decide_by(by, decision.into(), &snapshot).await?.answer)
+        Ok(self.submit.decide_by(by, decision.into(), snapshot.into()).await?.answer)
     }
 
     /// Whoever started the job is gone, and people are asked whether it began: the job itself knows.

@@ -35,7 +35,7 @@ pub enum RestoreError {
     /// As everywhere.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// It is no state that a run can be made of.
+    /// It is not a state that a run can be made of.
     #[error("{0}")]
     State(#[from] BadState),
     /// Its id is that of another tenant's run, or of a run in another kind of store.
@@ -134,13 +134,13 @@ impl Submit {
             other => other?.row,
         };
         let is_same = self.log.may_see(who, &row.run.facts)
-            && read_anew(&self.sessions.state_of(&row.run).await?) == read_anew(state);
+            && reparsed(&self.sessions.state_of(&row.run).await?) == reparsed(state);
         if is_same { Ok(Some(RestoredState::AlreadyThere(id))) } else { Err(RestoreError::Exists(id)) }
     }
 }
 
 /// A state as any reader of JSON has it: spaces and the order of members are whoever's who wrote it last.
-fn read_anew(state: &ExecutionState) -> serde_json::Value {
+fn reparsed(state: &ExecutionState) -> serde_json::Value {
     serde_json::from_slice(&state.to_json()).unwrap_or_default()
 }
 

@@ -14,7 +14,7 @@ impl Submit {
     /// Refuses a new run when too much waits already.
     pub(super) fn refuse_if_overloaded(&self) -> Result<(), EngineError> {
         let settings = self.host.settings();
-        let (load, telemetry) = (&settings.load, &settings.fixed.telemetry);
+        let (load, telemetry) = (&settings.load, &self.host.fixed.telemetry);
         let (writes, queued) = (telemetry.waiting_writes(), self.host.queued_runs());
         let what = if writes >= load.waiting_writes {
             format!("{writes} writes wait for the store")

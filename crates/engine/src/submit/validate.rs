@@ -30,7 +30,7 @@ impl Submit {
                 spec.map_or(Ok(()), |spec| schema::check(&spec.schema, arguments))
             }
             Choice::Answer { value } if matches!(hold.kind, HoldKind::Input | HoldKind::External) => {
-                // In an inbox what is no text is passed to the model as it stands (S4-16, C23).
+                // In an inbox what is not text is passed to the model as it stands (S4-16, C23).
                 let ask = asked(hold, snapshot.log().await?);
                 let passes = hold.inbox.is_some() && matches!(value, Body::Json(_));
                 if passes && ask.answer_schema.is_none() { Ok(()) } else { answer_fits(&ask, value) }

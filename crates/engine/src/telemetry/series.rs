@@ -31,7 +31,7 @@ impl Registry {
         &self.0
     }
 
-    /// A counter that is told from the start: a series that appears with its first event hides that event from `rate`.
+    /// A counter that is exported from the start: a series that appears with its first event hides that event from `rate`.
     pub(super) fn counter(&self, name: &'static str, labels: Vec<Label>) -> Counter {
         let counter = self.0.register_counter(&Key::from_parts(name, labels), &METADATA);
         counter.absolute(0);

@@ -10,8 +10,10 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
+use standfast_core::base32;
+use standfast_core::digest;
 use standfast_core::id::HoldId;
-use standfast_core::name::UserId;
+use standfast_core::name::{Tenant, UserId};
 
 use super::Suspension;
 use crate::vault::Vault;
@@ -89,6 +91,22 @@ pub trait LoginDesk: Send + Sync {
 
     /// Says that what the server offers is known now, and was not when the configuration was read.
     fn tell(&self);
+}
+
+/// Under what name the logins of a user are kept: users of the same name in two tenants are two people.
+#[must_use]
+pub fn account(tenant: &Tenant, owner: &UserId) -> UserId {
+    if *tenant == Tenant::default_tenant() {
+        return owner.clone();
+    }
+    let parts = [tenant.as_str().as_bytes(), owner.as_str().as_bytes()];
+    let digest::Digest(bytes) = digest::of_parts("standfast.account.1", &parts);
+    let tag = base32::encode(bytes.get(..15).unwrap_or_default());
+    // A name that would be too long is shown by its tag alone.
+    UserId::new(format!("{owner} of {tenant} ({tag})")).unwrap_or_else(|_| match UserId::new(tag) {
+        Ok(account) => account,
+        Err(bad) => unreachable!("24 letters and digits are a name: {bad}"),
+    })
 }
 
 /// The cookie that belongs to a state.

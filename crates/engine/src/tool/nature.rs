@@ -15,9 +15,9 @@ use standfast_core::message::{FileDigest, Message, ToolResult};
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
 
-use super::Tool;
 use super::login::LoginDesk;
 use super::secrets::Secrets;
+use super::{Judgement, Tool};
 
 /// What is special about a tool.
 pub enum Nature<'a> {
@@ -35,10 +35,15 @@ pub enum Nature<'a> {
     Login(Arc<dyn LoginDesk>),
     /// It runs commands.
     CommandLine(&'a dyn CommandLine),
+    /// It changes a file.
+    FileChange(&'a dyn FileChanger),
 }
 
 /// A tool whose arguments are a command: it names files, and can be written in several ways.
 pub trait CommandLine: Send + Sync {
+    /// What it says of arguments that a rule of the policy lists, where it asked only because nobody had.
+    fn judge_listed(&self, arguments: &str) -> Judgement;
+
     /// The files that these arguments name, as they are now: shown with the call, part of what is approved, and compared
     /// again directly before it runs (T3).
     fn files(&self, arguments: &str) -> Vec<FileDigest>;
@@ -50,6 +55,13 @@ pub trait CommandLine: Send + Sync {
     fn loose_key(&self, arguments: &str) -> Option<String>;
 }
 
+/// A tool whose arguments name the one file that it changes.
+pub trait FileChanger: Send + Sync {
+    /// The file that these arguments would change, as it is now, for whoever decides later: what they see may be another one by
+    /// then. Asked only where somebody is asked.
+    fn target(&self, arguments: &str) -> Option<FileDigest>;
+}
+
 /// A tool whose results the log of the run has already.
 pub trait LogReader: Send + Sync {
     /// The result.
@@ -57,7 +69,7 @@ pub trait LogReader: Send + Sync {
 }
 
 /// Jobs elsewhere that a tool starts: what their reports are checked with. The id of such a call is on record before the
-/// outside hears of it.
+/// outside gets it.
 pub trait OutsideJobs: Send + Sync {
     /// What the answer of a call may be signed with, the newest first.
     fn secrets(&self, pending: HoldId) -> Vec<String>;
@@ -82,7 +94,7 @@ pub trait RemoteWork: Send + Sync {
     /// nobody could be asked, is asked again later.
     fn watch(&self, state: &Body) -> Option<WatchFuture>;
 
-    /// Nobody waits any more for what a call with this state began: the outside is told, again and again until it has heard.
+    /// The result of what a call with this state began is no longer awaited: the outside is sent a cancel request, and again until it succeeds.
     fn abandon(&self, state: &Body) -> Option<AbandonFuture>;
 }
 
@@ -113,6 +125,18 @@ impl dyn Tool + '_ {
     #[must_use]
     pub fn desk(&self) -> Option<Arc<dyn LoginDesk>> {
         if let Nature::Login(desk) = self.nature() { Some(desk) } else { None }
+    }
+
+    /// What it says of arguments that a rule of the policy lists; see [`CommandLine::judge_listed`].
+    #[must_use]
+    pub fn judge_listed(&self, arguments: &str) -> Judgement {
+        self.command_line().map_or(Judgement::Allow, |command| command.judge_listed(arguments))
+    }
+
+    /// The file that these arguments would change; see [`FileChanger::target`].
+    #[must_use]
+    pub fn target(&self, arguments: &str) -> Option<FileDigest> {
+        if let Nature::FileChange(changer) = self.nature() { changer.target(arguments) } else { None }
     }
 
     /// The files that these arguments name, as they are now; see [`CommandLine::files`].

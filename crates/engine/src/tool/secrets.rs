@@ -78,6 +78,18 @@ impl Secrets {
         self
     }
 
+    /// A message of a protocol, which is JSON, without them.
+    #[must_use]
+    pub fn cut_message(&self, text: String) -> String {
+        if self.0.is_empty() {
+            return text;
+        }
+        match RawJson::parse(&text) {
+            Ok(json) => self.cut_json(json).text().to_owned(),
+            Err(_) => self.cut(text),
+        }
+    }
+
     /// A text without them.
     #[must_use]
     pub fn cut(&self, text: String) -> String {
@@ -168,7 +180,7 @@ impl Secrets {
         Ask {
             reason: ask.reason.map(|reason| self.cut(reason)),
             warning: ask.warning.map(|warning| self.cut(warning)),
-            // What rules say is no tool's business.
+            // What rules say is not a tool's business.
             stakes: ask.stakes,
             question: ask.question.map(|question| self.cut_body(question)),
             options: ask.options.into_iter().map(|option| self.cut(option)).collect(),
@@ -230,7 +242,7 @@ mod tests {
 
     /// T29: in every spelling, and nothing else is touched.
     #[test]
-    fn an_echo_is_cut_however_it_is_spelled() {
+    fn t29_an_echo_is_cut_however_it_is_spelled() {
         for (said, left) in [
             ("before 0123456789abcdef after", "before [secret] after"),
             ("0123456789ABCDEF", "[secret]"),

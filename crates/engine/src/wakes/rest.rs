@@ -1,4 +1,4 @@
-//! What a run came to, left by whoever drove it for whoever asked for that: so nobody reads back what was just written.
+//! A run that came to rest, left by whoever drove it for whoever asked for that: so nobody reads back what was just written.
 //!
 //! It goes from one drive to the one caller whose append that drive began with, so it always has that append. Any other wake
 //! of the run discards it: then the run is read. It is kept for nobody else, and for no longer than the caller waits.
@@ -30,7 +30,7 @@ struct RestNote {
     changes: u64,
 }
 
-/// Where a drive leaves what its run came to.
+/// Where a drive leaves its run.
 #[derive(Debug)]
 pub(crate) struct RestSlot(oneshot::Sender<RestNote>);
 
@@ -65,7 +65,7 @@ impl RestSlot {
 pub(crate) enum RestState {
     /// The run is driven, and has not come to rest since.
     GoesOn,
-    /// This is what it came to, and nothing else has happened to it since.
+    /// This is how it came to rest, and nothing else has happened to it since.
     Rests(Box<RestedRun>),
     /// Nothing was left, or something else has happened: the run is to be read.
     Unknown,

@@ -30,7 +30,7 @@ impl Work {
                 // Listens before it looks, so that nothing falls between.
                 let news = shared.wakes.inbox_news();
                 if shared.take_from_inboxes().await == 0 {
-                    let _ = shared.host.clock.timeout(shared.host.settings().fixed.poll, news).await;
+                    let _ = shared.host.clock.timeout(shared.host.fixed.poll, news).await;
                 }
             }
         });

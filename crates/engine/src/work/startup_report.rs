@@ -32,7 +32,7 @@ pub struct StartupReport {
     pub quarantined: u64,
 }
 
-/// The report as it grows, tenant by tenant: each hears of its own runs alone.
+/// The report as it grows, tenant by tenant: each gets its own runs alone.
 #[derive(Debug, Default)]
 pub(super) struct StartupScan {
     began_at: Timestamp,
@@ -97,7 +97,7 @@ impl Work {
     /// Begins to look. What there is now is counted in the background; the instant that counts is this one.
     pub(super) fn begin_startup_report(self: &Arc<Work>) {
         self.looking().began_at = self.host.clock.now();
-        let own = self.host.settings().fixed.tenant.clone();
+        let own = self.host.fixed.tenant.clone();
         let counting = self.log.store.counts(own.clone());
         let shared = self.clone();
         self.host.spawn(async move {
@@ -137,7 +137,7 @@ impl Work {
         let began_at = looking.began_at;
         // A lease that was given before this server began belongs to one that is gone.
         let is_left_behind = |lease: &Lease| {
-            lease.node != self.host.node && lease.until <= began_at.plus(self.host.settings().fixed.lease)
+            lease.node != self.host.node && lease.until <= began_at.plus(self.host.fixed.lease)
         };
         let is_left_behind = from.as_ref().is_some_and(is_left_behind);
         let mut expired = row.run.state.holds.iter().filter(|hold| {
@@ -174,7 +174,7 @@ impl Work {
     pub(super) fn end_startup_report(&self) {
         let mut looking = self.looking();
         let now = self.host.clock.now();
-        let leases_end = looking.began_at.plus(self.host.settings().fixed.lease);
+        let leases_end = looking.began_at.plus(self.host.fixed.lease);
         let is_over = looking.is_counted && (!looking.may_be_leased() || now > leases_end);
         if looking.ended_at.is_some() || !is_over {
             return;
@@ -188,7 +188,7 @@ impl Work {
             expired = found.expired,
             taken_over = found.taken_over,
             quarantined = found.quarantined,
-            "Found {} tasks waiting for input",
+            "startup: Found {} tasks waiting for input",
             found.waiting_for_person
         );
     }

@@ -37,7 +37,7 @@ impl Work {
     pub(crate) fn begin(self: &Arc<Work>) {
         self.nodes.stay();
         self.begin_startup_report();
-        let telemetry = self.host.settings().fixed.telemetry.clone();
+        let telemetry = self.host.fixed.telemetry.clone();
         let mut stopping = self.host.stopping();
         self.host.spawn(async move {
             let stopped = stopping.wait_for(|stopping| *stopping);
@@ -59,11 +59,8 @@ impl Work {
                 shared.see_to_queue(&mut queue_seen_to).await;
                 if found == 0 {
                     shared.end_startup_report();
-                    let _ = shared
-                        .host
-                        .clock
-                        .timeout(shared.host.settings().fixed.poll, shared.wakes.worker_woken())
-                        .await;
+                    let _ =
+                        shared.host.clock.timeout(shared.host.fixed.poll, shared.wakes.worker_woken()).await;
                 }
             }
         });
@@ -150,7 +147,7 @@ impl Work {
         let claim = Claim {
             node: self.host.node,
             now,
-            until: now.plus(self.host.settings().fixed.lease),
+            until: now.plus(self.host.fixed.lease),
             shards: self.nodes.shards(),
             limit: CLAIM_MAX,
             room: tenants.iter().flat_map(room_of).collect(),
@@ -169,14 +166,14 @@ impl Work {
         };
         let longest = claimed.iter().filter_map(since).min();
         let behind = longest.map_or(Millis(0), |at| now.since(at));
-        settings.fixed.telemetry.behind_by(behind.0);
+        self.host.fixed.telemetry.behind_by(behind.0);
         self.nodes.is_behind(behind);
         let mut taken = 0;
         for claimed in claimed {
             match claimed {
                 ClaimedRun::Run { stored, from } => taken += usize::from(self.take_over(*stored, from).await),
                 ClaimedRun::Corrupt { run, why } => {
-                    tracing::error!(%run, why, "quarantined: failed to load execution state")
+                    tracing::error!(%run, why, "worker: quarantined: failed to load execution state")
                 }
             }
         }
@@ -207,7 +204,7 @@ impl Work {
         let Some(guard) = self.drives.guard_of_claimed(run) else { return false };
         self.recovered(&stored.row, from);
         if from.is_some() {
-            self.host.settings().fixed.telemetry.took_over();
+            self.host.fixed.telemetry.took_over();
         }
         let Some(slot) = self.pool.slot(&agent, Queue::of(&facts)) else {
             // The claim has used up a wake that may have been there: it is given back with the lease.

@@ -5,8 +5,8 @@
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
 use standfast_core::digest::Digest;
-use standfast_core::event::{Driver, Envelope, Event};
-use standfast_core::hold::{HoldKind, Resolution};
+use standfast_core::event::{Driver, Envelope, Event, HoldResolved};
+use standfast_core::hold::{Hold, HoldKind, Resolution};
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::message::ToolResult;
 use standfast_core::name::{GrantId, RuleId, SessionId, ToolName};
@@ -59,14 +59,22 @@ pub struct GateView {
     pub digest: Option<Digest>,
     /// How often its arguments were edited.
     pub revision: u32,
+    /// When it expired, while a late decision still counts.
+    pub expired_at: Option<Timestamp>,
+    /// Until when one does; none means without limit.
+    pub grace_ends_at: Option<Timestamp>,
     /// Who or what decided.
     pub decision: Option<GateDecision>,
     /// Which start, once there is one.
     pub attempt: Option<u32>,
     /// Until when its outcome is awaited, while it runs.
     pub start_by: Option<Timestamp>,
-    /// What came of it.
+    /// What came of it: for a question, the answer.
     pub result: Option<ToolResult>,
+    /// When that was known.
+    pub finished_at: Option<Timestamp>,
+    /// Whether a person is asked for an answer or a login, and nothing runs.
+    pub is_question: bool,
 }
 
 /// Who or what decided.
@@ -86,10 +94,12 @@ pub struct GateDecision {
     pub grant: Option<GrantId>,
     /// Whether the arguments are others than those that were asked about.
     pub is_edited: bool,
+    /// Whether it came after the deadline.
+    pub is_late: bool,
 }
 
 impl GateView {
-    /// A gate as its log tells; none when the run is no gate.
+    /// A gate as its log tells; none when the run is not a gate.
     #[must_use]
     pub fn of(run: &Run, log: &[Envelope]) -> Option<GateView> {
         let call = run.call(CALL).filter(|_| run.facts.driver == Driver::Gate)?;
@@ -106,6 +116,7 @@ impl GateView {
             rules: judged.rules.clone(),
             grant: judged.grant.clone(),
             is_edited: false,
+            is_late: false,
         });
         let refused = || GateDecision {
             is_allowed: false,
@@ -115,8 +126,10 @@ impl GateView {
             rules: Vec::new(),
             grant: None,
             is_edited: false,
+            is_late: false,
         };
         let decision = by_rules.or_else(|| asked.refused.is_some().then(refused));
+        let kept = run.state.holds.iter().find(|hold| hold.call() == CALL && hold.expired_at.is_some());
         let mut view = GateView {
             gate: run.facts.id,
             seq: run.state.seq,
@@ -128,6 +141,8 @@ impl GateView {
             arguments: asked.arguments.clone(),
             digest: call.digest,
             revision: call.revision,
+            expired_at: kept.and_then(|hold| hold.expired_at),
+            grace_ends_at: kept.and_then(Hold::grace_ends_at),
             decision,
             attempt: (call.attempt > 0).then_some(call.attempt),
             start_by: match call.state {
@@ -135,6 +150,8 @@ impl GateView {
                 CallState::Ready | CallState::Held | CallState::Done(_) => None,
             },
             result: None,
+            finished_at: None,
+            is_question: false,
         };
         let mut kind = HoldKind::Approval;
         let mut rules = Vec::new();
@@ -149,6 +166,7 @@ impl GateView {
             Event::HoldOpened(opened) => {
                 self.hold = Some(HoldId { run: self.gate, key: opened.hold });
                 *kind = opened.kind;
+                self.is_question |= matches!(opened.kind, HoldKind::Input | HoldKind::Auth);
                 *rules = opened.judged.as_ref().map(|judged| judged.rules.clone()).unwrap_or_default();
             }
             Event::HoldEdited(edited) => {
@@ -157,7 +175,7 @@ impl GateView {
                 self.decision = None;
             }
             Event::HoldResolved(resolved) => {
-                self.resolve(envelope, &resolved.resolution, *kind, rules);
+                self.resolve(envelope, resolved, *kind, rules);
             }
             Event::CallFinished(finished) => match &finished.refused {
                 // Stricter rules stopped what had been allowed: that is the decision now, and nothing ran.
@@ -171,15 +189,20 @@ impl GateView {
                         rules: judged.rules.clone(),
                         grant: None,
                         is_edited: self.revision > 0,
+                        is_late: false,
                     });
                 }
-                None => self.result = Some(finished.result.clone()),
+                None => {
+                    self.result = Some(finished.result.clone());
+                    self.finished_at = Some(envelope.at);
+                }
             },
             _ => {}
         }
     }
 
-    fn resolve(&mut self, envelope: &Envelope, resolution: &Resolution, kind: HoldKind, rules: &[RuleId]) {
+    fn resolve(&mut self, envelope: &Envelope, resolved: &HoldResolved, kind: HoldKind, rules: &[RuleId]) {
+        let HoldResolved { resolution, late, .. } = resolved;
         let before = self.decision.as_ref().is_some_and(|decision| decision.is_edited);
         if let Resolution::Approve { edited: Some(edited) } = resolution {
             self.arguments = edited.arguments.clone();
@@ -188,13 +211,20 @@ impl GateView {
         match (kind, resolution) {
             (HoldKind::Recovery, Resolution::Answer { value }) => {
                 self.result = Some(ToolResult::Ok(value.clone()));
+                self.finished_at = Some(envelope.at);
             }
             (HoldKind::Recovery, Resolution::Fail { error }) => {
                 self.result = Some(ToolResult::Failed(error.clone()));
+                self.finished_at = Some(envelope.at);
             }
             (HoldKind::Recovery, _) => {}
-            (_, resolution) => {
+            (kind, resolution) => {
                 let (is_allowed, reason) = match resolution {
+                    Resolution::Answer { value } if matches!(kind, HoldKind::Input | HoldKind::Auth) => {
+                        self.result = Some(ToolResult::Ok(value.clone()));
+                        self.finished_at = Some(envelope.at);
+                        (true, None)
+                    }
                     Resolution::Approve { .. } => (true, None),
                     Resolution::Deny { reason } => (false, reason.clone()),
                     Resolution::Answer { .. }
@@ -206,8 +236,9 @@ impl GateView {
                 let is_edited = before || self.revision > 0;
                 let (by, at) = (Some(envelope.actor.clone()), envelope.at);
                 let rules = rules.to_vec();
+                let (grant, is_late) = (None, *late);
                 self.decision =
-                    Some(GateDecision { is_allowed, by, at, reason, rules, grant: None, is_edited });
+                    Some(GateDecision { is_allowed, by, at, reason, rules, grant, is_edited, is_late });
             }
         }
     }

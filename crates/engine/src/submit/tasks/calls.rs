@@ -7,20 +7,28 @@ use standfast_core::actor::Actor;
 use standfast_core::body::Body;
 use standfast_core::command::{AskedCall, Command, FinishCall, Propose};
 use standfast_core::decide::Answer;
+use standfast_core::definition::ToolSpec;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::id::{CallNo, RunId, Seq};
+use standfast_core::json::RawJson;
 use standfast_core::message::ToolResult;
-use standfast_core::name::{InboxName, WorkerName};
+use standfast_core::name::{InboxName, ToolName, WorkerName};
 use standfast_core::policy::Effect;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
+use standfast_store::StoreError;
 
 use super::claims::works_in;
 use super::{TaskQueue, is_claim_of};
 use crate::EngineError;
 use crate::auth::Principal;
 use crate::commit::{Authority, Change, IdempotencyKey};
+use crate::drive::effects::EffectCall;
+use crate::drive::grants::GrantScope;
 use crate::policy;
+
+/// How often the uses of standing approvals are counted again when others were faster; then a person is asked.
+const GRANT_RACES: u32 = 16;
 
 /// A call that a worker wants to run.
 #[derive(Debug, Clone)]
@@ -35,6 +43,8 @@ pub struct ProposedCall {
     pub context: Option<Body>,
     /// Whether the worker wants somebody to be asked, or only tells of it. Rules of the server may be stricter.
     pub asks: Effect,
+    /// The schema of a tool that the worker brings: what a standing approval for it is tied to.
+    pub schema: Option<RawJson>,
 }
 
 /// What came of a call that a worker ran.
@@ -57,29 +67,56 @@ impl TaskQueue {
         once: Option<IdempotencyKey>,
     ) -> Result<CallNo, EngineError> {
         works_in(who, inbox)?;
-        let snapshot = self.inboxes.snapshot(who, inbox, run).await?;
-        let row = snapshot.stored().row.clone();
-        if !is_claim_of(&worker, &who.user) {
-            return Err(claimed_by_other(&row.run));
-        }
-        if let Some(done) = self.commit.done_before(who, once.as_ref()).await? {
-            return proposed_by(snapshot.log().await?, done.seq).ok_or(EngineError::NotFound);
-        }
-        let facts = &row.run.facts;
-        let definition = self.log.definition(&facts.agent, row.run.state.definition).await?;
-        let agent = self.host.agent(&facts.agent).ok();
-        let ProposedCall { id, tool, arguments, context, asks } = proposed;
+        let ProposedCall { id, tool, arguments, context, asks, schema } = proposed;
+        // Known by it as any tool is by its own.
+        let schema = schema.map(|schema| ToolSpec::new("", schema).schema_digest());
         let call = AskedCall { id, tool, arguments, problem: None };
-        let now = self.host.clock.now();
-        let verdicts = policy::of_proposal(agent.as_deref(), &definition, (&row.run, now), (&call, asks));
-        let no = CallNo(row.run.state.calls_made + 1);
-        let command = Command::Propose(Propose { worker: worker.clone(), call, context });
-        let change = Change {
-            authority: Authority { verdicts, ..Authority::default() },
-            writes: self.commit.mark(who, once.as_ref()),
-            ..Change::new(Actor::Outside(worker), vec![command])
+        let mut lost_races = 0;
+        let (no, answer) = loop {
+            let snapshot = self.inboxes.snapshot(who, inbox, run).await?;
+            let row = snapshot.stored().row.clone();
+            if !is_claim_of(&worker, &who.user) {
+                return Err(claimed_by_other(&row.run));
+            }
+            if let Some(done) = self.commit.done_before(who, once.as_ref()).await? {
+                return proposed_by(snapshot.log().await?, done.seq).ok_or(EngineError::NotFound);
+            }
+            let facts = &row.run.facts;
+            let definition = self.log.definition(&facts.agent, row.run.state.definition).await?;
+            let agent = self.host.agent(&facts.agent).ok();
+            let now = self.host.clock.now();
+            let mut verdicts =
+                policy::of_proposal(agent.as_deref(), &definition, (&row.run, now), (&call, asks));
+            let no = CallNo(row.run.state.calls_made + 1);
+            // Whether its effect was started before, here or by whom: shown to whoever is asked. What it claims itself nobody
+            // writes down, as a worker does not say when it starts.
+            if let (Some(agent), Ok(tool)) = (agent.as_deref(), ToolName::new(&call.tool)) {
+                let asked = EffectCall { no, tool, arguments: call.arguments.clone() };
+                self.drives.see_to_effects(facts, agent, [asked], &mut verdicts).await?;
+            }
+            let mut taken = Vec::new();
+            // Its use is taken with the append that allows it: a worker does not say when it starts what it runs.
+            if let Some(agent) = agent.as_deref().filter(|_| lost_races < GRANT_RACES)
+                && let Ok(tool) = ToolName::new(&call.tool)
+            {
+                let run = Some(&*row.run);
+                let of = GrantScope { facts, run, log: &[], agent, definition: &definition, brought: schema };
+                let asked = EffectCall { no, tool, arguments: call.arguments.clone() };
+                self.drives.see_to_grants(of, [asked], &mut taken, &mut verdicts).await?;
+            }
+            let (worker, call, context) = (worker.clone(), call.clone(), context.clone());
+            let command = Command::Propose(Propose { worker: worker.clone(), call, context, schema });
+            let change = Change {
+                authority: Authority { verdicts, ..Authority::default() },
+                writes: self.commit.mark(who, once.as_ref()),
+                ..Change::new(Actor::Outside(worker), vec![command])
+            };
+            match self.commit.commit_once(who, once.as_ref(), row, change).await {
+                // Somebody took the same use, or ended the standing approval: it is counted again.
+                Err(EngineError::Store(StoreError::Guard { .. })) if !taken.is_empty() => lost_races += 1,
+                answer => break (no, answer?),
+            }
         };
-        let answer = self.commit.commit_once(who, once.as_ref(), row, change).await?;
         match answer {
             // The same request came first, or others were asked for meanwhile: the log says which call this one is.
             Answer::Repeated => {

@@ -40,7 +40,7 @@ impl TaskQueue {
                 return Ok(None);
             }
             // A pause after a failure ends without anybody saying so.
-            let _ = self.host.clock.timeout(left.min(self.host.settings().fixed.poll), news).await;
+            let _ = self.host.clock.timeout(left.min(self.host.fixed.poll), news).await;
         }
     }
 

@@ -1,4 +1,4 @@
-//! A call that a person has denied is not asked about again: it is refused, and the model is told (T28).
+//! A call that a person has denied is not asked about again: it is refused, and the model gets the reason (T28).
 //!
 //! Looked for in the log of the run, in those above and below it, and in other recent runs of its session; only when
 //! somebody would be asked. What a person says in this run after the denial lifts it: then they, not the model, ask for it.
@@ -21,7 +21,7 @@ use crate::settings::Agent;
 /// How many other runs are looked at: the newest.
 const OTHER_RUNS: usize = 20;
 
-/// What the model is told.
+/// The text for the model.
 const DENIED: &str = "not executed: a person denied this call. It is refused without asking until a person asks for it; \
                       do not raise it again by yourself";
 

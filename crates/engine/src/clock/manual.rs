@@ -17,7 +17,7 @@ use standfast_core::time::{Millis, Timestamp};
 
 /// Time that stands still.
 #[derive(Debug)]
-pub struct Standing {
+pub struct ManualClock {
     state: Mutex<State>,
     polls: AtomicU64,
     /// Whatever is drawn follows from it, and from how much was drawn before.
@@ -35,18 +35,23 @@ struct State {
     stopped: Option<Vec<Waker>>,
 }
 
-impl Standing {
+impl ManualClock {
     /// Time that stands at this instant.
     #[must_use]
-    pub fn at(now: Timestamp) -> Standing {
+    pub fn at(now: Timestamp) -> ManualClock {
         let state = State { now, sleepers: BTreeMap::new(), ever_slept: 0, stopped: None };
-        Standing { state: Mutex::new(state), polls: AtomicU64::new(0), seed: None, drawn: AtomicU64::new(0) }
+        ManualClock {
+            state: Mutex::new(state),
+            polls: AtomicU64::new(0),
+            seed: None,
+            drawn: AtomicU64::new(0),
+        }
     }
 
     /// The same, and whatever is drawn by this clock follows from a seed: never for what nobody may guess.
     #[must_use]
-    pub fn seeded(now: Timestamp, seed: u64) -> Standing {
-        Standing { seed: Some(seed), ..Standing::at(now) }
+    pub fn seeded(now: Timestamp, seed: u64) -> ManualClock {
+        ManualClock { seed: Some(seed), ..ManualClock::at(now) }
     }
 
     /// Random bytes of the seed; none when there is no seed.
@@ -107,7 +112,7 @@ impl Standing {
         self.polls.fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(super) fn sleep(self: &Arc<Standing>, span: Millis) -> Sleep {
+    pub(super) fn sleep(self: &Arc<ManualClock>, span: Millis) -> Sleep {
         let mut state = self.state();
         state.ever_slept += 1;
         let key = (state.now.plus(Millis(span.0.max(0))), state.ever_slept);
@@ -122,7 +127,7 @@ impl Standing {
 /// Somebody who sleeps until an instant.
 #[derive(Debug)]
 pub(super) struct Sleep {
-    time: Arc<Standing>,
+    time: Arc<ManualClock>,
     key: (Timestamp, u64),
 }
 
@@ -186,7 +191,7 @@ mod tests {
     #[test]
     fn what_a_seeded_clock_draws_follows_from_its_seed() {
         let drawn = |seed| {
-            let clock = Clock::Virtual(Arc::new(Standing::seeded(Timestamp(0), seed)));
+            let clock = Clock::Virtual(Arc::new(ManualClock::seeded(Timestamp(0), seed)));
             [clock.entropy().0, clock.entropy().0]
         };
         assert_eq!(drawn(7), drawn(7));

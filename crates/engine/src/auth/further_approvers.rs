@@ -10,7 +10,7 @@ use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
 use super::approvers::Approvers;
-use super::may_decide::Standing;
+use super::may_decide::DecisionRight;
 use super::principal::{Principal, Scope};
 
 /// By what right this principal may decide an open hold although nobody named them at first; none when not at all. For whom
@@ -22,7 +22,7 @@ pub fn may_decide_as_well(
     hold: &Hold,
     approvers: &Approvers,
     now: Timestamp,
-) -> Option<Standing> {
+) -> Option<DecisionRight> {
     let facts = &run.facts;
     if who.tenant != facts.tenant || !who.has(Scope::HoldsDecide) {
         return None;
@@ -43,10 +43,10 @@ pub fn may_decide_as_well(
             escalated.iter().any(|one| one.rule.as_ref().is_none_or(|rule| *rule == demand.rule))
         };
         let counts_for = hold.demands.iter().filter(concerns).map(|demand| demand.rule.clone()).collect();
-        return Some(Standing { role: Role::Approver, counts_for });
+        return Some(DecisionRight { role: Role::Approver, counts_for });
     }
     let stands_in = hold.delegated_to(&who.user, now).next();
-    stands_in.map(|_| Standing { role: Role::Delegate, counts_for: Vec::new() })
+    stands_in.map(|_| DecisionRight { role: Role::Delegate, counts_for: Vec::new() })
 }
 
 /// Whether something of a run was escalated or handed on to this principal, so that they may see it.
