@@ -24,6 +24,8 @@ mod routes;
 mod send;
 mod shows;
 mod signature;
+#[cfg(test)]
+mod strangers;
 mod stream;
 mod v03;
 mod wire;

@@ -2,7 +2,7 @@
 //!
 //! `wire.rs` has the bodies of that protocol, `map.rs` what core values become in its words, `routes.rs` the handlers,
 //! `lists.rs` those of lists, `options.rs` who else is notified of a
-//! call, `events.rs` the stream, `notice.rs` what a `webhookURL` is told, `files.rs` the record as files, `rate.rs` how often somebody may report, `error.rs` what a no becomes. Only outside jobs are
+//! call, `events.rs` the stream, `notice.rs` what a `webhookURL` is sent, `files.rs` the record as files, `rate.rs` how often somebody may report, `error.rs` what a no becomes. Only outside jobs are
 //! seen here: the id of any other hold is unknown (C25).
 
 mod error;

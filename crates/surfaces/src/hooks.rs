@@ -1,7 +1,7 @@
 //! Hooks of coding agents under `/hooks/{client}`: what the client's own hook sends becomes a gate, and the gate's decision the
 //! answer that the client understands.
 //!
-//! `event.rs` reads what clients send, `answer.rs` is the table of what they are told; both are pure. The gate itself is the
+//! `event.rs` reads what clients send, `answer.rs` is the table of answers to them; both are pure. The gate itself is the
 //! engine's, as for `/api/v1/gates`. A client that gives up leaves its gate open.
 
 mod answer;
@@ -18,13 +18,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use standfast_core::body::Body;
 use standfast_core::hold::OnTimeout;
-use standfast_core::id::RunId;
 use standfast_core::message::Message;
 use standfast_core::name::{SessionId, ToolName};
 use standfast_core::policy::Effect;
 use standfast_core::time::Millis;
-use standfast_engine::auth::Principal;
-use standfast_engine::{GateError, GateState, GateView, NewGate, Withdrawal};
+use standfast_engine::auth::{Principal, Scope};
+use standfast_engine::{GateError, GateState, GateView, LookedUpGate, NewGate, OpenedGate, Withdrawal};
 
 use self::answer::{Fallback, GateVerdict};
 use self::event::{Client, HookEvent, Moment};
@@ -42,7 +41,7 @@ const LEASE: Millis = Millis::hours(12);
 /// How often the same call may be approved in one conversation by clients that have no names for calls.
 const REPEATS: u32 = 100;
 
-/// How long to wait, and what the client is told when nobody has decided by then.
+/// How long to wait, and the answer to the client when nobody has decided by then.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HookArgs {
@@ -64,6 +63,10 @@ async fn hook(
     headers: axum::http::HeaderMap,
     JsonBody(fields): JsonBody<BTreeMap<String, Box<RawValue>>>,
 ) -> Result<Response, Problem> {
+    // Also what no rule is about: whoever opens no gates hears nothing of the policy.
+    if !who.has(Scope::GatesOpen) {
+        return Err(Problem::missing_scope(Scope::GatesOpen));
+    }
     let client = Client::named(&client).ok_or_else(|| unknown_client(&client))?;
     let event = event::read(client, &fields).map_err(Problem::invalid)?;
     let site = site(&app.engine.settings(), &headers);
@@ -71,7 +74,7 @@ async fn hook(
         Moment::Before | Moment::Permission => {
             let wait = args.wait.unwrap_or(USUAL_WAIT).min(LONGEST_WAIT);
             let view = ask(&app, &who, client, &event, wait).await?;
-            let verdict = verdict_of(&app, &who, &event, view.as_ref(), &site).await?;
+            let verdict = verdict_of(&app, &who, (client, &event), view.as_ref(), &site).await?;
             answer::of(client, &event, &verdict, args.then)
         }
         Moment::After(_) | Moment::DecidedThere => {
@@ -93,14 +96,14 @@ fn refused(error: &standfast_engine::EngineError) -> Problem {
     refusal::problem(None, error)
 }
 
-/// The gate of a call, as soon as it is decided or the time is over; none where no rule is about the call.
+/// The gate of a call, as soon as it is decided or the time is up; none where no rule is about the call.
 async fn ask(
     app: &App,
     who: &Principal,
     client: Client,
     event: &HookEvent,
     wait: u64,
-) -> Result<Option<GateView>, Problem> {
+) -> Result<Option<LookedUpGate>, Problem> {
     let tool =
         ToolName::new(&event.tool).map_err(|bad| Problem::invalid(format!("the tool's name: {bad}")))?;
     let session =
@@ -111,7 +114,10 @@ async fn ask(
     }
     let wait = Millis(i64::try_from(wait.saturating_mul(1000)).unwrap_or(i64::MAX));
     // What a rule settles without a person need not be found again, so its name need not be the same.
-    let asks_nobody = by_rule.is_some_and(|effect| effect != Effect::Hold) && event.is_readable;
+    // Whoever asks by a hook does not say when the call starts, so nobody could count it.
+    let is_counted = app.engine.gates().is_counted_at_start(who, &tool, event.arguments.text(), &session);
+    let asks_nobody =
+        by_rule.is_some_and(|effect| effect != Effect::Hold) && event.is_readable && !is_counted;
     for no in 1..=REPEATS {
         let call = match &event.call {
             Some(call) => call.clone(),
@@ -127,19 +133,27 @@ async fn ask(
             message: message(client, event),
             deadline: None,
             on_deadline: OnTimeout::Deny,
-            asks: if event.is_readable { Effect::Allow } else { Effect::Hold },
+            asks: if event.is_readable && !is_counted { Effect::Allow } else { Effect::Hold },
+            question: None,
+            is_destructive: false,
         };
         let gates = app.engine.gates();
         let opened = gates.open(who, vec![new], None).await.map_err(|error| refused(&error))?;
-        let gate: RunId = opened.first().copied().ok_or_else(Problem::not_found)?;
+        let OpenedGate { gate, is_new } = opened.first().copied().ok_or_else(Problem::not_found)?;
         let view = gates.look(who, gate).await.map_err(|error| refused(&error))?;
-        let is_used_up = matches!(
-            view.state,
-            GateState::Done | GateState::Started | GateState::Withdrawn | GateState::Expired
-        );
+        // What a standing approval lets run is counted for one call.
+        let was_counted = !is_new && view.decision.as_ref().is_some_and(|decision| decision.grant.is_some());
+        let is_used_up = was_counted
+            || matches!(
+                view.state,
+                GateState::Done | GateState::Started | GateState::Withdrawn | GateState::Expired
+            );
         // Without a name of its own the same call again is another call, once the one before has run.
         if event.call.is_none() && is_used_up {
             continue;
+        }
+        if view.state != GateState::Held || wait.0 == 0 {
+            return Ok(Some(view));
         }
         let view = gates.decided(who, gate, wait).await.map_err(|error| refused(&error))?;
         return Ok(Some(view));
@@ -149,7 +163,7 @@ async fn ask(
     Err(Problem::invalid(detail))
 }
 
-/// What approvers are told.
+/// What approvers see.
 fn message(client: Client, event: &HookEvent) -> Message {
     let mut text = format!("{} asks before it runs {}", client.title(), event.tool);
     if let Some(folder) = &event.folder {
@@ -170,8 +184,8 @@ fn message(client: Client, event: &HookEvent) -> Message {
 async fn verdict_of(
     app: &App,
     who: &Principal,
-    event: &HookEvent,
-    view: Option<&GateView>,
+    (client, event): (Client, &HookEvent),
+    view: Option<&LookedUpGate>,
     site: &str,
 ) -> Result<GateVerdict, Problem> {
     let Some(view) = view else { return Ok(GateVerdict::NoRule) };
@@ -183,14 +197,16 @@ async fn verdict_of(
             GateVerdict::Denied(format!("Not executed again. {}", text()))
         }
         GateState::Allowed => {
-            if event.moment == Moment::Before {
-                match app.engine.gates().start(who, view.gate, view.digest, LEASE).await {
+            let is_edited = view.decision.as_ref().is_some_and(|decision| decision.is_edited);
+            // Whoever does not take other arguments with a permission is not let run.
+            let is_refused = event.moment == Moment::Permission && is_edited && client == Client::Codex;
+            if !is_refused {
+                match app.engine.gates().start_on(who, view, LEASE).await {
                     Ok(_) => {}
                     Err(GateError::Engine(error)) => return Err(refused(&error)),
                     Err(error) => return Ok(GateVerdict::Denied(format!("Not executed: {error}"))),
                 }
             }
-            let is_edited = view.decision.as_ref().is_some_and(|decision| decision.is_edited);
             match (&view.arguments, is_edited) {
                 (Body::Json(arguments), true) => GateVerdict::Edited(arguments.clone(), text()),
                 (Body::Json(_) | Body::Text(_) | Body::Blob(_), _) => GateVerdict::Approved(text()),
@@ -199,17 +215,22 @@ async fn verdict_of(
     })
 }
 
-/// What ran, or was decided at the client's own terminal, is told to the gate of the call. A call that has no gate is nobody's
+/// What ran, or was decided at the client's own terminal, is reported to the gate of the call. A call that has no gate is nobody's
 /// business.
 async fn report(app: &App, who: &Principal, event: &HookEvent) -> Result<(), Problem> {
     let Ok(session) = SessionId::new(&event.session) else { return Ok(()) };
     let gates = app.engine.gates();
     let live = gates.live(who, &session).await.map_err(|error| refused(&error))?;
-    let is_it = |view: &&GateView| match &event.call {
-        Some(call) => view.call == *call,
-        None => view.tool.as_str() == event.tool && view.arguments.inline() == Some(event.arguments.text()),
+    let named = event.call.as_ref().and_then(|call| live.iter().find(|view| view.call == *call));
+    // A client may ask without a name for the call, and have one afterwards.
+    let is_it = |view: &&GateView| {
+        let is_unnamed = event.call.is_none() || view.call.contains('#');
+        let is_same = view.arguments.inline() == Some(event.arguments.text());
+        is_unnamed && view.tool.as_str() == event.tool && is_same
     };
-    let Some(view) = live.iter().find(is_it) else { return Ok(()) };
+    let runs = |view: &&GateView| is_it(view) && view.state == GateState::Started;
+    let found = named.or_else(|| live.iter().find(runs)).or_else(|| live.iter().find(is_it));
+    let Some(view) = found else { return Ok(()) };
     let done = match (&event.moment, view.state) {
         (Moment::After(outcome), GateState::Started | GateState::Allowed | GateState::OutcomeUnknown) => {
             gates.report(who, view.gate, view.attempt, outcome.clone(), None).await

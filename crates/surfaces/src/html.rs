@@ -12,7 +12,9 @@ mod markdown;
 mod render;
 
 pub(crate) use assets::routes as asset_routes;
-pub(crate) use csrf::{PostedForm, Token, keep as keep_token, keep_alone as keep_token_alone};
+pub(crate) use csrf::{
+    PostedForm, Token, keep as keep_token, keep_alone as keep_token_alone, once as new_nonce,
+};
 pub(crate) use failure::Failure;
 pub use failure::retells;
 pub(crate) use headers::{add as add_headers, with as with_headers};

@@ -1,19 +1,21 @@
 //! Labels for people: kinds, states, decisions, actors, durations.
 //!
-//! For the surfaces that people read. `hidden.rs` makes visible what a reader could not see, `events.rs` describes
-//! what happened in a run. Protocols have terms of their own in their `map.rs`.
+//! For the surfaces that people read. `hidden_characters.rs` makes visible what a reader could not see, `events.rs` describes
+//! what happened in a run, `notice.rs` what somebody is told who is asked. Protocols have terms of their own in their `map.rs`.
 
 mod events;
-pub mod hidden;
+pub mod hidden_characters;
+pub(crate) mod notice;
 
 use standfast_core::actor::Actor;
 use standfast_core::event::{OrphanCause, Outcome};
 use standfast_core::hold::HoldKind;
 use standfast_core::project::ResolutionKind;
-use standfast_core::receipt::CallEffect;
+use standfast_core::receipt::{CallEffect, CallReceipt};
 use standfast_core::run::{Status, WaitKind};
 use standfast_core::time::Millis;
 use standfast_engine::GrantProposal;
+use standfast_engine::tool::preview::Risk;
 
 use crate::http::rfc3339;
 
@@ -86,14 +88,15 @@ pub fn decision(kind: Option<HoldKind>, how: ResolutionKind) -> &'static str {
 
 /// What became of a call.
 #[must_use]
-pub fn effect(effect: CallEffect) -> &'static str {
-    match effect {
+pub fn effect(call: &CallReceipt) -> &'static str {
+    match call.effect {
         CallEffect::Executed => "It ran.",
         CallEffect::Failed => "It ran and failed.",
         CallEffect::NotExecuted => "It did not run.",
         CallEffect::OutcomeUnknown => "It may have run; the outcome is unknown.",
         CallEffect::Running => "It started and has not finished yet.",
-        CallEffect::Waiting => "It has not started.",
+        CallEffect::Waiting if call.attempts.is_empty() => "It has not started.",
+        CallEffect::Waiting => "It was started, and how it ended is not known yet.",
     }
 }
 
@@ -117,11 +120,22 @@ pub fn unknown_because(cause: Option<&OrphanCause>) -> String {
     }
 }
 
+/// What is known of the harm that a call can do.
+#[must_use]
+pub fn risk(risk: Risk) -> &'static str {
+    match risk {
+        Risk::ReadOnly => "Read-only",
+        Risk::Reversible => "↺ Can be undone",
+        Risk::Destructive => "⚠ Cannot be undone",
+    }
+}
+
 /// Who caused something.
 #[must_use]
 pub fn actor(actor: &Actor) -> String {
     match actor {
         Actor::Person(user) | Actor::Client(user) => user.to_string(),
+        Actor::Link(user) => format!("{user} (by link)"),
         Actor::Callback(user) => format!("{user} (callback)"),
         Actor::Outside(worker) => format!("worker {worker}"),
         Actor::Node(_) => "the server".into(),

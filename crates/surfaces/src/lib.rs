@@ -7,12 +7,15 @@
 pub mod a2a;
 pub mod api;
 pub mod async_tool;
+pub mod chat;
 pub mod hooks;
 pub mod html;
 pub mod http;
 pub mod inbox;
 pub mod jwt;
 pub mod labels;
+pub mod mail;
+pub mod mcp;
 pub mod operations;
 pub mod teal;
 pub mod web;

@@ -1,7 +1,7 @@
 //! Pages for people: what is pending, one hold or several, the history, runs, charts, conversations, inboxes, outside jobs.
 //! Server-rendered; a script only shows what changes.
 //!
-//! `routes.rs` and `holds.rs` have the handlers of holds, runs and lists; `conversation.rs`, `inboxes.rs`, `jobs.rs`, `login.rs`,
+//! `routes.rs` and `holds.rs` have the handlers of holds, runs and lists; `conversation.rs`, `inboxes.rs`, `jobs.rs`, `links.rs`, `login.rs`,
 //! `sign_in.rs` and `tour.rs` those of their pages; `events.rs` tells an open page that something changed. `pages/` is what each
 //! page shows, `widget.rs` a hold within another page, `forms.rs` and `fields.rs` what a posted form says; `diff.rs`,
 //! `json_view.rs`, `media.rs` and `svg.rs` make what is shown readable, `addresses.rs` links. What pages of any surface need
@@ -20,10 +20,12 @@ mod holds;
 mod inboxes;
 mod jobs;
 mod json_view;
+mod links;
 mod login;
 mod media;
 mod pages;
 mod people;
+mod provider_sign_in;
 mod receipts;
 mod routes;
 mod sign_in;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use standfast_core::digest;
+use standfast_core::name::AgentName;
 use standfast_engine::settings::{Agent, Auth, CardReaders, Settings};
 
 use super::error::{A2aError, Kind};
@@ -21,6 +22,12 @@ pub(super) const IDEMPOTENCY: &str = "https://a2a-rust.com/extensions/idempotenc
 
 /// The versions that are spoken here.
 pub(super) const VERSION: &str = "1.0";
+
+/// The agent at the root: the one that is configured, or the only one.
+pub(super) fn default_agent(settings: &Settings) -> Option<&AgentName> {
+    let only = settings.agents.keys().next().filter(|_| settings.agents.len() == 1);
+    settings.default_agent.as_ref().or(only)
+}
 
 /// The card that everyone may read.
 pub(super) fn public(settings: &Settings, name: &str, agent: &Agent, site: &str) -> AgentCard {
@@ -43,7 +50,8 @@ fn unsigned(settings: &Settings, name: &str, agent: &Agent, site: &str) -> Agent
     };
     let mut supported_interfaces = vec![interface("JSONRPC"), interface("HTTP+JSON"), grpc];
     if agent.card.readers == CardReaders::CurrentAndV03 {
-        supported_interfaces.extend(v03::card::interfaces(&url));
+        let is_default = default_agent(settings).is_some_and(|default| default.as_str() == name);
+        supported_interfaces.extend(v03::card::interfaces(&url, is_default.then(|| host_and_port(site))));
     }
     let (security_schemes, security_requirements) = security(settings);
     let description = agent.purpose.clone().unwrap_or_else(|| {

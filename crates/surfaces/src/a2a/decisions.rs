@@ -225,7 +225,7 @@ impl PendingTask {
             return Err(NoDecision::Wrong(A2aError::invalid(field, why)));
         }
         let data: Data = serde_json::from_str(data.get())
-            .map_err(|error| NoDecision::Said(format!("{field} is no decision: {error}")))?;
+            .map_err(|error| NoDecision::Said(format!("{field} is not a decision: {error}")))?;
         let digest = data.digest.as_deref().map(str::parse).transpose().map_err(|_| {
             let why = "is not a digest; send the digest shown with the hold";
             NoDecision::Wrong(A2aError::invalid(format!("{field}.digest"), why))
@@ -298,7 +298,7 @@ impl PendingTask {
 
     /// A hold by its id. One of this task that is no longer open is passed on, so that its record answers.
     fn named(&self, id: &str) -> Read<NamedHold> {
-        let unknown = || NoDecision::Said(format!("{id} is no hold of this task"));
+        let unknown = || NoDecision::Said(format!("{id} is not a hold of this task"));
         let hold: HoldId = id.parse().map_err(|_| unknown())?;
         match self.open.iter().find(|open| open.id == hold) {
             Some(open) => Ok(NamedHold { hold, kind: Some(open.kind), shown: None }),
@@ -411,6 +411,10 @@ fn modified(field: &str, data: &Data) -> Read<Choice> {
     };
     let raw = data.modified_input.as_ref().ok_or_else(missing)?;
     let text = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
+    // A prompt or form that was left empty sends a blank text.
+    if text.trim().is_empty() {
+        return Err(missing());
+    }
     let arguments = RawJson::parse(&text).map_err(|bad| wrong(bad.to_string()))?;
     Ok(Choice::ApproveEdited { arguments })
 }

@@ -241,6 +241,9 @@ impl A2aError {
             EngineError::MissingScope(scope) => {
                 A2aError::new(Kind::PermissionDenied, text).with("scope", scope)
             }
+            EngineError::StaleSignIn { max_age } => {
+                A2aError::new(Kind::PermissionDenied, text).with("max_age", max_age.0 / 1000)
+            }
         }
     }
 }
@@ -267,26 +270,8 @@ fn refused(about: Option<RunId>, refusal: &Refusal) -> A2aError {
             let ids: Vec<String> = of_the_run.map(ToString::to_string).collect();
             error.with("hold_ids", ids.join(","))
         }
-        Refusal::Ended(_)
-        | Refusal::NotEnded
-        | Refusal::NoSuchHold(_)
-        | Refusal::NoSuchCall(_)
-        | Refusal::Expired(_)
-        | Refusal::NotAllowed(_)
-        | Refusal::NotExpired(_)
-        | Refusal::PastEnd(_)
-        | Refusal::CallNotReady(_)
-        | Refusal::StaleAttempt { .. }
-        | Refusal::Tampered { .. }
-        | Refusal::TooLate(_)
-        | Refusal::NotOrphanedYet { .. }
-        | Refusal::NotThinking
-        | Refusal::CallStarted(_)
-        | Refusal::WrongDriver
-        | Refusal::ClaimedByOther { .. }
-        | Refusal::NotClaimable
-        | Refusal::Cap { .. }
-        | Refusal::Erased => error,
+        // Everything else is said by its text.
+        _ => error,
     }
 }
 

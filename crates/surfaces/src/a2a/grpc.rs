@@ -2,13 +2,17 @@
 //!
 //! Takes requests apart and puts answers together; what they do is `operations.rs`. A path of gRPC has no room for an
 //! agent, so the routing value (`tenant`) names it, and without one the default agent is meant. `read.rs` and `write.rs`
-//! convert by hand, because protobuf's own JSON changes what people approved.
+//! convert by hand, because protobuf's own JSON changes what people approved. The service of 0.3 is `v03/grpc.rs`.
 
 mod proto;
 mod read;
 mod status;
 mod value;
 mod write;
+
+pub(super) use status::status as refusal;
+pub(super) use value::{from_json, to_json, to_object};
+pub(super) use write::instant;
 
 use std::pin::Pin;
 
@@ -39,7 +43,7 @@ pub(super) const PATH: &str = "/lf.a2a.v1.A2AService/";
 
 /// The route of the service.
 pub(super) fn routes(app: &App) -> Router<App> {
-    let size = app.engine.settings().fixed.max_body;
+    let size = app.engine.fixed().max_body;
     let service = A2aServiceServer::new(Grpc { app: app.clone() }).max_decoding_message_size(size);
     Router::new()
         .route_service("/lf.a2a.v1.A2AService/{*rpc}", service)
@@ -47,7 +51,7 @@ pub(super) fn routes(app: &App) -> Router<App> {
 }
 
 /// Every request of this service is one message: it is read as a whole, within the limits that all bodies have.
-async fn in_one_piece(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(super) async fn in_one_piece(State(app): State<App>, request: Request, next: Next) -> Response {
     if let Err(problem) = intercept::authorize(&app.engine.settings(), request.headers()) {
         return problem.into_response();
     }
@@ -83,14 +87,14 @@ struct Grpc {
 }
 
 /// What was asked, before it is known what.
-struct Call {
-    headers: HeaderMap,
-    caller: Option<Caller>,
-    digest: digest::Digest,
+pub(super) struct Call {
+    pub(super) headers: HeaderMap,
+    pub(super) caller: Option<Caller>,
+    pub(super) digest: digest::Digest,
 }
 
 impl Call {
-    fn take<T: Message>(request: tonic::Request<T>) -> (Call, T) {
+    pub(super) fn take<T: Message>(request: tonic::Request<T>) -> (Call, T) {
         let (metadata, extensions, message) = request.into_parts();
         let call = Call {
             headers: metadata.into_headers(),

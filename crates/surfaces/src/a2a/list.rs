@@ -91,7 +91,7 @@ async fn is_in(
     let ListedRun::Run(row) = one else { return Ok(true) };
     let run = row.run.facts.id;
     let about = |error| A2aError::of(Some(run), &error);
-    let view = asked.app.engine.run(&asked.who, run).await.map_err(about)?;
+    let view = asked.app.engine.reads().run(&asked.who, run).await.map_err(about)?;
     let below: Vec<HoldKind> = view.holds_below.iter().map(|(_, kind)| *kind).collect();
     Ok(Some(map::state(status(&row.run), &below)) == wanted)
 }

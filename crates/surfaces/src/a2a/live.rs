@@ -1,14 +1,14 @@
-//! What the model is just saying, as pieces of the task's one artifact.
+//! The tokens that the model is streaming, as pieces of the task's one artifact.
 //!
 //! The first piece of a try takes the place of whatever was sent of the artifact before, further ones come behind it
-//! (`append`), and none is the last one: the reply in the log is told whole, in place of all of them, the same to every
+//! (`append`), and none is the last one: the reply in the log is sent whole, in place of all of them, the same to every
 //! reader. Until then nothing says whether a reply is the answer. One that is none, because it calls tools, failed, or was
 //! cut off by the end of the task, is taken back: the artifact becomes an empty text. Its words, where there are any, are
 //! in the task's messages. A reader that lost a piece, or came in the middle, hears nothing more of that try.
 
 use standfast_engine::Delta;
 
-/// What one reader has heard of the reply that is being made.
+/// What one reader has got of the reply that is being made.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     turn: u32,
@@ -20,7 +20,7 @@ pub(super) struct Live {
     shows: bool,
 }
 
-/// Words that are told now.
+/// Words that are sent now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) text: String,
@@ -29,7 +29,7 @@ pub(super) struct Piece {
 }
 
 impl Live {
-    /// Takes what the model said; `turn` is the one that the log has reached. Says what of it is told.
+    /// Takes what the model said; `turn` is the one that the log has reached. Says what of it is sent.
     pub(super) fn hear(&mut self, delta: Delta, turn: u32) -> Option<Piece> {
         // Its reply was told already.
         if delta.turn < turn {
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(live.hear(said(1, 1, "e"), 1), piece("e", false));
     }
 
-    /// A reader that lost a piece, came in the middle, or is told late hears no half words.
+    /// A reader that lost a piece, came in the middle, or is late gets no half words.
     #[test]
     fn after_a_gap_nothing_is_told_until_the_next_try() {
         let mut live = Live::default();
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(live.hear(said(1, 1, "a"), 1), piece("a", false));
         assert_eq!(live.hear(said(1, 3, "c"), 1), None);
         assert_eq!(live.hear(said(1, 4, "d"), 1), None);
-        assert!(live.end(), "what was told of it is to be taken back");
+        assert!(live.end(), "what was sent of it is to be taken back");
         assert_eq!(live.hear(said(1, 1, "late"), 2), None);
         assert_eq!(live.hear(said(2, 1, "now"), 2), piece("now", false));
     }

@@ -160,14 +160,14 @@ pub(super) fn raw(json: &RawJson) -> Option<wire::Json> {
 
 /// Says who speaks where.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct TaskIds<'a> {
     pub(super) run: RunId,
     pub(super) session: &'a SessionId,
 }
 
-impl Place<'_> {
-    pub(super) fn of(run: &Run) -> Place<'_> {
-        Place { run: run.facts.id, session: &run.facts.session }
+impl TaskIds<'_> {
+    pub(super) fn of(run: &Run) -> TaskIds<'_> {
+        TaskIds { run: run.facts.id, session: &run.facts.session }
     }
 
     /// A message of the agent.
@@ -190,12 +190,12 @@ impl Place<'_> {
 }
 
 /// Everything that was said, in order: by the client, by the agent, and what people decided, wherever they did.
-pub(super) fn history(place: Place<'_>, events: &[Envelope]) -> Vec<wire::Message> {
+pub(super) fn history(place: TaskIds<'_>, events: &[Envelope]) -> Vec<wire::Message> {
     events.iter().filter_map(|envelope| said(place, envelope, events)).collect()
 }
 
 /// What an event says, among these of its run.
-fn said(place: Place<'_>, envelope: &Envelope, events: &[Envelope]) -> Option<wire::Message> {
+fn said(place: TaskIds<'_>, envelope: &Envelope, events: &[Envelope]) -> Option<wire::Message> {
     let id = MessageId { run: place.run, seq: envelope.seq };
     match &envelope.event {
         Event::MessageReceived(received) | Event::MessageQueued(received) => {
@@ -214,7 +214,7 @@ fn said(place: Place<'_>, envelope: &Envelope, events: &[Envelope]) -> Option<wi
         Event::HoldResolved(resolved) => {
             let hold = HoldId { run: place.run, key: resolved.hold };
             if let Some(word) = undecided(&resolved.resolution) {
-                // Nobody decided: it is told as what it is.
+                // Nobody decided: it is shown as what it is.
                 let data = wire::Part::data(&ClosureData { decision: word, hold_id: hold.to_string() });
                 let text = closed_text(resolved, events.iter()).map(wire::Part::text);
                 return Some(place.agent(id, text.into_iter().chain([data]).collect()));
@@ -292,7 +292,7 @@ pub(super) fn denials(before: &[Envelope], append: &[Envelope]) -> Vec<wire::Par
 }
 
 /// A message as its sender wrote it.
-fn written(place: Place<'_>, id: MessageId, said: &Message) -> wire::Message {
+fn written(place: TaskIds<'_>, id: MessageId, said: &Message) -> wire::Message {
     let parts = said.parts.iter().map(part_out).collect();
     let metadata = said.metadata.as_ref().and_then(Body::inline);
     let metadata = metadata.and_then(|text| serde_json::from_str(text).ok());
@@ -366,7 +366,7 @@ fn undecided(resolution: &Resolution) -> Option<&'static str> {
     }
 }
 
-/// What whoever follows is told of a hold that ended without its call going on; none when it goes on.
+/// What followers get of a hold that ended without its call going on; none when it goes on.
 fn closed_text<'a>(
     resolved: &HoldResolved,
     events: impl DoubleEndedIterator<Item = &'a Envelope>,
@@ -396,7 +396,7 @@ fn closed_text<'a>(
 }
 
 /// What a run that has ended says at last: its result, or why there is none.
-pub(super) fn last_words(place: Place<'_>, events: &[Envelope]) -> Option<wire::Message> {
+pub(super) fn last_words(place: TaskIds<'_>, events: &[Envelope]) -> Option<wire::Message> {
     let ended = |envelope: &Envelope| {
         let Event::RunEnded(ended) = &envelope.event else { return None };
         Some((envelope.seq, ended.clone()))
@@ -417,7 +417,7 @@ pub(super) fn last_words(place: Place<'_>, events: &[Envelope]) -> Option<wire::
 }
 
 /// What the model said last.
-pub(super) fn last_reply(place: Place<'_>, events: &[Envelope]) -> Option<wire::Message> {
+pub(super) fn last_reply(place: TaskIds<'_>, events: &[Envelope]) -> Option<wire::Message> {
     let replied = |envelope: &&Envelope| matches!(envelope.event, Event::ModelReplied(_));
     events.iter().rev().filter(replied).find_map(|envelope| said(place, envelope, events))
 }
@@ -445,7 +445,7 @@ pub(super) fn task(
     events: &[Envelope],
     waiting: Option<wire::Message>,
 ) -> wire::Task {
-    let place = Place::of(run);
+    let place = TaskIds::of(run);
     let state = state(standfast_core::run::status(run), below);
     let message = if state.is_terminal() { last_words(place, events) } else { waiting };
     let artifacts = match (state, &message) {
@@ -468,7 +468,7 @@ pub(super) fn task(
 /// A run whose rows cannot be read is a task that failed, with what its columns still say (C35).
 pub(super) fn unreadable(found: &UnreadableRun) -> Option<wire::Task> {
     let facts = found.facts.as_ref()?;
-    let place = Place { run: found.run, session: &facts.session };
+    let place = TaskIds { run: found.run, session: &facts.session };
     let text = format!("failed to load execution state: {}", found.why);
     let message = place.agent(MessageId { run: found.run, seq: Seq(0) }, vec![wire::Part::text(text)]);
     let (state, timestamp) = (TaskState::Failed, rfc3339(facts.started_at));

@@ -1,6 +1,6 @@
 //! What client and server agree on before anything is read: version, media types, extensions.
 //!
-//! In the order in which mistakes are told: version first, then the type of the body.
+//! In the order in which mistakes are reported: version first, then the type of the body.
 
 use axum::http::{HeaderMap, Uri, header};
 

@@ -14,10 +14,12 @@ use standfast_core::refusal::Refusal;
 use standfast_core::run::{Run, status};
 use standfast_core::time::Millis;
 use standfast_engine::auth::{Principal, Scope};
-use standfast_engine::{EngineError, HoldView, LookedUpRun, ShownHold, ShownHolds, Snapshot, Views};
+use standfast_engine::{
+    EngineError, HoldView, LookedUpRun, ShownHold, ShownHolds, Snapshot, StoreError, Views,
+};
 
 use super::error::{A2aError, Kind};
-use super::map::{self, Place};
+use super::map::{self, TaskIds};
 use super::modes::AcceptedModes;
 use super::shows::AnswerSlip;
 use super::stream::{Frames, StreamEnd, StreamStart};
@@ -35,7 +37,7 @@ pub(super) struct OperationContext {
     /// What they were let in with.
     pub(super) pass: Pass,
     pub(super) agent: AgentName,
-    /// The version of the protocol that the client speaks: what it registers is told in it.
+    /// The version of the protocol that the client speaks: what it registers is sent in it.
     pub(super) version: &'static str,
     /// The address that the server was called by.
     pub(super) site: String,
@@ -156,7 +158,7 @@ pub(super) async fn perform(
             let reason = reason.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
             match asked.app.engine.submit().cancel_on(&asked.who, &found, reason, None).await {
                 Ok(_) => {}
-                // Cancelling what is cancelled changes nothing, and is no error; in 0.3 it is one.
+                // Cancelling what is cancelled changes nothing, and is not an error; in 0.3 it is one.
                 Err(EngineError::Refused(Refusal::Ended(Outcome::Canceled)))
                     if asked.version != negotiate::V03 => {}
                 Err(EngineError::Refused(Refusal::Ended(_))) => {
@@ -200,7 +202,7 @@ pub(super) async fn perform(
     }
 }
 
-/// What is no id at all is answered like the id of nothing.
+/// What is not an id at all is answered like the id of nothing.
 pub(super) fn task_id(text: &str) -> Result<RunId, A2aError> {
     match text {
         "" => Err(A2aError::invalid("id", "is empty; name the task")),
@@ -221,6 +223,16 @@ impl OperationContext {
             Ok(())
         } else {
             Err(A2aError::of(None, &EngineError::MissingScope(Scope::RunsRead)))
+        }
+    }
+
+    /// A message is answered with its task, also one that decides nothing: whoever may neither look nor do anything gets none.
+    pub(super) fn may_answer(&self) -> Result<(), A2aError> {
+        let scopes = [Scope::RunsRead, Scope::RunsWrite, Scope::HoldsDecide];
+        if scopes.into_iter().any(|scope| self.who.has(scope)) {
+            Ok(())
+        } else {
+            Err(A2aError::of(None, &EngineError::MissingScope(Scope::RunsWrite)))
         }
     }
 
@@ -254,10 +266,7 @@ impl OperationContext {
 
     /// What was found of a task, if it is one of the agent that was asked.
     fn of_agent(&self, found: LookedUpRun) -> Result<LookedUpRun, A2aError> {
-        let agent = match &found {
-            LookedUpRun::Run(snapshot) => Some(&snapshot.run().facts.agent),
-            LookedUpRun::Quarantined(found) => found.facts.as_ref().map(|facts| &facts.agent),
-        };
+        let agent = found.facts().map(|facts| &facts.agent);
         if agent == Some(&self.agent) { Ok(found) } else { Err(A2aError::task_not_found()) }
     }
 
@@ -279,7 +288,8 @@ impl OperationContext {
     }
 
     async fn shown_task(&self, found: LookedUpRun, history: usize) -> Result<wire::Task, A2aError> {
-        let snapshot = match found {
+        // A task is made of what was said: where that cannot be read, neither can the task (C35).
+        let snapshot = match found.whole().await {
             LookedUpRun::Run(snapshot) => snapshot,
             LookedUpRun::Quarantined(found) => {
                 return map::unreadable(&found).ok_or_else(A2aError::task_not_found);
@@ -293,7 +303,7 @@ impl OperationContext {
             asks_in(reads.views(), &self.who, Some(&snapshot), run, &holds_below).await.map_err(about)?;
         let (asked, showing) = self.one_answer(run, asked);
         let below: Vec<HoldKind> = holds_below.iter().map(|(_, kind)| *kind).collect();
-        let question = map::prompt(Place::of(run), &asked);
+        let question = map::prompt(TaskIds::of(run), &asked);
         self.shows.show(showing);
         let mut task = map::task(run, &below, log, question);
         map::shorten(&mut task, history);
@@ -369,6 +379,8 @@ pub(super) async fn asks_in(
             Ok(view) => found.push(view),
             // Decided or not theirs to see: then it asks them nothing.
             Err(EngineError::NotFound) => {}
+            // A sub-run that cannot be read asks nothing either, and the task is shown without it (C35).
+            Err(EngineError::Store(StoreError::Corrupt { run: below, .. })) if below != run.facts.id => {}
             Err(error) => return Err(error),
         }
     }

@@ -10,7 +10,7 @@ use standfast_core::id::{HoldKey, MessageId, RunId, Seq};
 use standfast_core::run::{Run, status};
 use standfast_core::time::Timestamp;
 
-use super::map::{self, Place};
+use super::map::{self, TaskIds};
 use super::wire::{self, TaskState};
 
 /// A run as far as its log was read.
@@ -29,7 +29,7 @@ struct ReportedState {
     asked: Vec<AskedHold>,
 }
 
-/// What a reader was told of an open hold: it is asked anew when one of these is another.
+/// What a reader was shown of an open hold: it is asked again when one of these is another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct AskedHold {
     key: HoldKey,
@@ -135,7 +135,7 @@ impl Progress {
         if was_over {
             return None;
         }
-        let place = Place::of(run);
+        let place = TaskIds::of(run);
         let mut beside = Vec::new();
         let message = if state.is_terminal() {
             map::last_words(place, &self.events)

@@ -1,8 +1,8 @@
 //! Push notifications: receivers that a client names for a task, and what they are sent.
 //!
 //! A configuration is a callback of the engine's: kept with its secrets sealed, told by the one deliverer, in order and
-//! with retries. What is told are the frames of the task's stream, so that a receiver and a subscriber hear the same.
-//! The version of the protocol is kept with each: whoever registered by an older one is told in its words.
+//! with retries. What is sent are the frames of the task's stream, so that a receiver and a subscriber hear the same.
+//! The version of the protocol is kept with each: whoever registered by an older one gets its format.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use standfast_engine::{
 
 use super::card::{VERSION, can_push};
 use super::error::{A2aError, Kind};
-use super::map::{self, Place};
+use super::map::{self, TaskIds};
 use super::negotiate::{A2A_JSON, JSON, V03};
 use super::operations::{HISTORY, OperationContext, asks, task_id};
 use super::progress::{Progress, StatusText};
@@ -279,7 +279,7 @@ impl ReceiverKind for Push {
     }
 }
 
-/// The versions that receivers are told in. Another one is a line here, one in `request` and one in `body`.
+/// The versions that receivers are served in. Another one is a line here, one in `request` and one in `body`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     One,
@@ -327,7 +327,7 @@ async fn frames(reading: FrameSource<'_>) -> Result<Vec<Frame>, EngineError> {
         let question = if is_wanted
             && change.as_ref().is_some_and(|change| matches!(change.says, StatusText::Question))
         {
-            map::prompt(Place::of(now), &asks(views, who, now, &[]).await?)
+            map::prompt(TaskIds::of(now), &asks(views, who, now, &[]).await?)
         } else {
             None
         };
@@ -362,7 +362,8 @@ async fn asked_below(reading: FrameSource<'_>, version: Version) -> Result<Vec<F
     if view.run.outcome().is_some() || !view.holds_below.iter().any(|(hold, _)| hold.run == run) {
         return Ok(Vec::new());
     }
-    let question = map::prompt(Place::of(&view.run), &asks(views, who, &view.run, &view.holds_below).await?);
+    let question =
+        map::prompt(TaskIds::of(&view.run), &asks(views, who, &view.run, &view.holds_below).await?);
     let below: Vec<HoldKind> = view.holds_below.iter().map(|(_, kind)| *kind).collect();
     let log = views.appends(named_for, Seq(0)).await?.concat();
     let mut task = map::task(&view.run, &below, &log, question);

@@ -98,7 +98,7 @@ fn operation_path(segments: &[&str]) -> Option<Path> {
     })
 }
 
-/// A segment with its escapes resolved; what is no text stays as it is.
+/// A segment with its escapes resolved; what is not text stays as it is.
 fn decoded(segment: &str) -> String {
     let mut bytes = Vec::with_capacity(segment.len());
     let mut rest = segment.as_bytes();

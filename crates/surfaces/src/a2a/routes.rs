@@ -1,7 +1,7 @@
 //! Where A2A is served, and how a request finds its agent.
 //!
 //! An agent is at `/v1/agents/{agent}`; one of them, the default agent, also at the root. At the root the routing value
-//! (`tenant`) may name another. Mistakes are told in the protocol's order: who, version, type of body, body, operation,
+//! (`tenant`) may name another. Mistakes are reported in the protocol's order: who, version, type of body, body, operation,
 //! its members, then the task.
 
 use axum::Router;
@@ -21,9 +21,11 @@ use super::negotiate::{self, EXTENSIONS_HEADER, Version};
 use super::operations::{Operation, OperationContext, QuestionPaging, perform};
 use super::rest::{self, PathTarget, Target};
 use super::shows::AnswerSlip;
-use super::v03::{self, Taken};
+use super::v03::{self, LegacyOutcome};
 use super::{card, grpc, intercept, jsonrpc};
-use crate::http::{App, Pass, Problem, Retelling, body_bytes, http_date, idempotency_key, keep_advice, site};
+use crate::http::{
+    App, Pass, Problem, ProblemWriter, body_bytes, http_date, idempotency_key, keep_advice, site,
+};
 
 /// The member of a message's metadata that makes a repeat safe.
 const KEY: &str = "a2a-rust.com/idempotency-key";
@@ -35,6 +37,7 @@ const CARD_LASTS: &str = "public, max-age=300";
 pub fn routes(app: &App) -> Router<App> {
     Router::new()
         .merge(grpc::routes(app))
+        .merge(v03::grpc_routes(app))
         .route("/v1/agents/{agent}", any(handle))
         .route("/v1/agents/{agent}/", any(handle))
         .route("/v1/agents/{agent}/{*operation}", any(handle))
@@ -69,8 +72,8 @@ async fn answer(app: App, request: Request) -> Response {
         return problem.into_response();
     }
     let request = match v03::take(&app, request).await {
-        Taken::Answered(response) => return response,
-        Taken::Newer(request) => request,
+        LegacyOutcome::Answered(response) => return response,
+        LegacyOutcome::Newer(request) => request,
     };
     let target = rest::target(request.uri().path());
     let headers = request.headers().clone();
@@ -210,7 +213,7 @@ fn agent(
     names.dedup();
     let name = match names.as_slice() {
         [name] => (*name).to_owned(),
-        [] => match default_agent(settings) {
+        [] => match card::default_agent(settings) {
             Some(name) => name.to_string(),
             None => {
                 let message =
@@ -222,12 +225,6 @@ fn agent(
     };
     let known = AgentName::new(&name).ok().filter(|name| settings.agents.contains_key(name));
     known.ok_or_else(|| A2aError::new(Kind::MethodNotFound, format!("there is no agent {name} here")))
-}
-
-/// The agent at the root: the one that is configured, or the only one.
-fn default_agent(settings: &Settings) -> Option<&AgentName> {
-    let only = settings.agents.keys().next().filter(|_| settings.agents.len() == 1);
-    settings.default_agent.as_ref().or(only)
 }
 
 /// The public card, with what caches need.
@@ -271,25 +268,30 @@ fn card(app: &App, target: &Target, request: &Request) -> Response {
     }
 }
 
+/// Whether an address is that of a gRPC service, of either version.
+fn is_grpc(path: &str) -> bool {
+    path.starts_with(grpc::PATH) || v03::is_grpc(path)
+}
+
 /// Whether a request is for this surface, whatever its binding and version.
 pub fn is_addressed(request: &Request) -> bool {
     let path = request.uri().path();
     let target = rest::target(path);
     match (&target.what, &target.agent) {
         (PathTarget::Rpc, None) => request.method() == Method::POST && path == "/",
-        (PathTarget::Nothing, None) => path.starts_with(grpc::PATH),
+        (PathTarget::Nothing, None) => is_grpc(path),
         (_, _) => true,
     }
 }
 
 /// Tells in this protocol's words what the door said in those of others.
 #[must_use]
-pub fn retells(request: &Request) -> Option<Retelling> {
+pub fn retells(request: &Request) -> Option<ProblemWriter> {
     if !is_addressed(request) {
         return None;
     }
     let path = request.uri().path();
-    let (is_grpc, is_older) = (path.starts_with(grpc::PATH), v03::is_addressed(path));
+    let (is_grpc, is_older) = (is_grpc(path), v03::is_addressed(path));
     let target = rest::target(path);
     let media = negotiate::answer_type(request.headers());
     let what = target.what;

@@ -15,7 +15,9 @@ use standfast_core::name::SessionId;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
+use standfast_core::trace::TraceContext;
 use standfast_engine::settings;
+use standfast_engine::traces::Traces;
 use standfast_engine::{
     Decision, Decisions, EngineError, HoldView, IdempotencyKey, ImpliedHold, NewRun, ShownHold, Snapshot,
 };
@@ -88,7 +90,7 @@ impl SendEffect {
     }
 }
 
-/// What a client is told that sends a message again to a task that waits.
+/// The answer to a client that sends a message again to a task that waits.
 const REPEAT: &str = "Nothing was decided: this message was already processed. Answer the current request with a new \
                       message and a new messageId";
 
@@ -109,7 +111,7 @@ pub(super) async fn send(
     if let Some(notice) = sent.did.notice(asked.asks, task.status.state, &asked.shows.holds(sent.run)) {
         map::add_notice(&mut task, &notice);
     }
-    // A loop that hears of the end decides nothing more; whoever else looks at the task does not hear it for the loop.
+    // A loop that was shown the end decides nothing more; whoever else looks at the task does not see it for the loop.
     if asked.asks == QuestionPaging::OneByOne && task.status.state.is_terminal() {
         asked.shows.show_end(sent.run);
     }
@@ -133,7 +135,24 @@ pub(super) async fn stream(
     Ok(frames)
 }
 
+/// The trace that a message names beside its transport; in the request first, then in the message.
+fn named_trace(request: &wire::SendMessageRequest) -> Option<TraceContext> {
+    let named = [request.metadata.as_ref(), request.message.metadata.as_ref()];
+    named.into_iter().flatten().find_map(|metadata| {
+        let text: String = serde_json::from_str(metadata.get("traceparent")?.get()).ok()?;
+        text.parse().ok()
+    })
+}
+
 async fn deliver(
+    asked: &OperationContext,
+    request: &wire::SendMessageRequest,
+) -> Result<SendResult, A2aError> {
+    let (traces, delivering) = (asked.app.engine.fixed().traces.as_ref(), delivered(asked, request));
+    Traces::continued(traces, "message/send", named_trace(request), delivering).await
+}
+
+async fn delivered(
     asked: &OperationContext,
     request: &wire::SendMessageRequest,
 ) -> Result<SendResult, A2aError> {
@@ -161,10 +180,11 @@ async fn deliver(
                 let started = engine.submit().start_with_callback(&asked.who, new, callback).await;
                 started.map_err(|error| push::refused(None, &error))?
             }
-            None => engine.start(&asked.who, new).await.map_err(about)?,
+            None => engine.submit().start(&asked.who, new).await.map_err(about)?,
         };
         return Ok(SendResult { run, is_new: true, did: SendEffect::Everything });
     };
+    asked.may_answer()?;
     let run = task_id(task)?;
     let found = asked.find(run).await?;
     belongs(said, found.run())?;
@@ -403,7 +423,7 @@ fn has_moved_on(refusal: &Refusal) -> bool {
     )
 }
 
-/// What a client is told whose message decided nothing, beside a task that shows these holds.
+/// The answer to a client whose message decided nothing, beside a task that shows these holds.
 fn nothing(why: &str, asks: QuestionPaging, shown: &[HoldId]) -> String {
     let ids: Vec<String> = shown.iter().map(ToString::to_string).collect();
     match (asks, ids.is_empty()) {

@@ -2,7 +2,7 @@
 //!
 //! A frame's id is the sequence of the append that it tells of, so `Last-Event-ID` is a cursor: a client that comes back,
 //! to any server, after any restart, gets the task as it was there and then exactly the rest. What a sub-run asks is
-//! told without an id, because it stands in another log; so is what the model is just saying (`live.rs`), because it
+//! sent without an id, because it stands in another log; so are the tokens that the model is streaming (`live.rs`), because it
 //! stands in none. Known errors come before the first frame.
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use super::error::{A2aError, Kind};
 use super::live::{Live, Piece};
-use super::map::{self, Place};
+use super::map::{self, TaskIds};
 use super::operations::{HISTORY, OperationContext};
 use super::progress::{Change, Progress, StatusText};
 use super::wire::{
@@ -202,7 +202,7 @@ impl Frames {
     }
 
     /// Notes what a frame shows in the moment in which it is handed over: over HTTP/2 another task may have sent it before
-    /// the next one is asked for, and who has read it may already decide (see `http/written.rs`).
+    /// the next one is asked for, and who has read it may already decide (see `http/written_answers.rs`).
     fn note_written(&mut self, showing: ShownHolds) {
         let answers = self.answers.take();
         let answered = answers.as_ref().map(|(run, once)| (*run, once));
@@ -238,7 +238,7 @@ impl Frames {
             let has_children =
                 |run: &standfast_core::run::Run| run.state.holds.iter().any(|hold| hold.child.is_some());
             let looks_below = self.progress.run().is_some_and(has_children);
-            let (clock, poll) = (self.asked.app.engine.clock(), self.asked.app.engine.settings().fixed.poll);
+            let (clock, poll) = (self.asked.app.engine.clock(), self.asked.app.engine.fixed().poll);
             let heard = tokio::select! {
                 read = self.follower.steps() => StreamWake::Steps(read),
                 () = clock.sleep(poll), if looks_below => StreamWake::Nothing,
@@ -263,7 +263,7 @@ impl Frames {
         self.ready.pop_front()
     }
 
-    /// What happened, in order; what was said in one go is told in one.
+    /// What happened, in order; what was said in one go is sent in one.
     async fn take(&mut self, steps: Vec<Step>) -> Result<(), A2aError> {
         let (mut piece, mut has_appends) = (None, false);
         for step in steps {
@@ -309,7 +309,7 @@ impl Frames {
         if self.is_over {
             return Ok(());
         }
-        // What the log says is the same for every reader; what sub-runs ask is told behind it.
+        // What the log says is the same for every reader; what sub-runs ask is sent behind it.
         self.below.clear();
         let had_words = ends_a_reply(&append) && self.live.end();
         let change = self.progress.take(append, &[]);
@@ -340,7 +340,7 @@ impl Frames {
         let Some(run) = self.progress.run() else { return Ok(()) };
         let id = run.facts.id;
         if run.state.holds.iter().any(|hold| hold.child.is_some()) {
-            let view = self.asked.app.engine.run(&self.asked.who, id).await;
+            let view = self.asked.app.engine.reads().run(&self.asked.who, id).await;
             self.below = view.map_err(|error| A2aError::of(Some(id), &error))?.holds_below;
         } else {
             self.below.clear();
@@ -353,7 +353,7 @@ impl Frames {
         let Some(run) = self.progress.run() else { return Err(A2aError::task_not_found()) };
         let (asked, shows) = self.asked.shown(run, &self.below).await?;
         let below: Vec<HoldKind> = self.below.iter().map(|(_, kind)| *kind).collect();
-        let question = map::prompt(Place::of(run), &asked);
+        let question = map::prompt(TaskIds::of(run), &asked);
         let mut task: Task = map::task(run, &below, self.progress.events(), question);
         map::shorten(&mut task, HISTORY);
         let (state, id) = (task.status.state, run.state.seq.to_string());
@@ -370,7 +370,7 @@ impl Frames {
         let (question, mut shows) = match change.says {
             StatusText::Question => {
                 let (asked, shows) = self.asked.shown(run, &self.below).await?;
-                (map::prompt(Place::of(run), &asked), Some(shows))
+                (map::prompt(TaskIds::of(run), &asked), Some(shows))
             }
             StatusText::Nothing | StatusText::Message(_) => (None, None),
         };
@@ -414,11 +414,11 @@ fn answer(change: &Change) -> Option<Artifact> {
 /// An artifact as an event of the stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Chunk {
-    /// Its beginning, in place of whatever was told of it.
+    /// Its beginning, in place of whatever was sent of it.
     Begins,
-    /// More, behind what was told of it.
+    /// More, behind what was sent of it.
     Follows,
-    /// All of it, in place of whatever was told of it.
+    /// All of it, in place of whatever was sent of it.
     Whole,
 }
 
@@ -437,7 +437,7 @@ fn shut_out(why: &'static str) -> A2aError {
     A2aError::new(Kind::Unauthenticated, why)
 }
 
-/// What a change is told as: what the task made, then where it stands.
+/// What a change is sent as: what the task made, then where it stands.
 pub(super) fn updates(run: &Run, change: Change, question: Option<Message>) -> Vec<StreamResponse> {
     let answer = answer(&change);
     let message = match change.says {

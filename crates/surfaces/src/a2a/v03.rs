@@ -1,12 +1,14 @@
-//! A2A as older clients speak it: version 0.3 over JSON-RPC and over HTTP+JSON, and the dialect of Hector's users (C3).
+//! A2A as older clients speak it: version 0.3 over JSON-RPC, HTTP+JSON and gRPC, and the dialect of Hector's users (C3).
 //!
 //! Everything is translated here, at the edge, onto the operations of 1.0; nothing behind it knows that there are older
 //! versions. A client is known, in this order, by what its header says, by the address (`…/v1/…`), by the name of the
-//! JSON-RPC method, and by the body. What `rpc.rs` and `rest.rs` write is `map.rs`; the dialect is `dialect.rs`.
+//! JSON-RPC method, and by the body. What `rpc.rs` and `rest.rs` write is `map.rs`; the dialect is `dialect.rs`. 0.3 over gRPC has
+//! a service of its own, `grpc.rs`.
 
 pub(super) mod card;
 mod dialect;
 mod error;
+mod grpc;
 mod map;
 mod rest;
 mod rpc;
@@ -14,6 +16,7 @@ mod rpc;
 mod tests;
 mod wire;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::request::Parts;
@@ -35,7 +38,7 @@ use crate::http::{App, body_bytes};
 const EXTENSIONS_HEADER: &str = "x-a2a-extensions";
 
 /// Whether a request was one of an older client.
-pub(super) enum Taken {
+pub(super) enum LegacyOutcome {
     /// It was, and this is the answer.
     Answered(Response),
     /// It was not; here it is again, as it came.
@@ -60,36 +63,36 @@ enum Speaks {
 }
 
 /// Answers a request of an older client; gives any other back.
-pub(super) async fn take(app: &App, request: Request) -> Taken {
+pub(super) async fn take(app: &App, request: Request) -> LegacyOutcome {
     let said = negotiate::said(request.headers(), request.uri());
     let is_older = negotiate::is_patch_of(&said, negotiate::V03);
     if !is_older && !said.is_empty() {
-        return Taken::Newer(request);
+        return LegacyOutcome::Newer(request);
     }
     let activated = activated(request.headers());
     let (speaks, target, heard) = match older_target(request.uri().path()) {
         Some(target) => match hear(request).await {
             Ok(heard) => (Some(Speaks::Rest), target, heard),
-            Err(refused) => return Taken::Answered(rest::refuse(&refused)),
+            Err(refused) => return LegacyOutcome::Answered(rest::refuse(&refused)),
         },
         None => {
             let target = target(request.uri().path());
             match &target.what {
                 PathTarget::Rpc | PathTarget::Operation(_) => {}
-                PathTarget::Card | PathTarget::Nothing => return Taken::Newer(request),
+                PathTarget::Card | PathTarget::Nothing => return LegacyOutcome::Newer(request),
             }
             let media = negotiate::answer_type(request.headers());
             match hear(request).await {
                 Ok(heard) => (speaks(&target, &heard.body, is_older), target, heard),
                 Err(refused) if target.what == PathTarget::Rpc => {
-                    return Taken::Answered(jsonrpc::refuse(&jsonrpc::null(), &refused));
+                    return LegacyOutcome::Answered(jsonrpc::refuse(&jsonrpc::null(), &refused));
                 }
-                Err(refused) => return Taken::Answered(super::rest::refuse(media, &refused)),
+                Err(refused) => return LegacyOutcome::Answered(super::rest::refuse(media, &refused)),
             }
         }
     };
     let mut answer = match speaks {
-        None => return Taken::Newer(Request::from_parts(heard.parts, Body::from(heard.body))),
+        None => return LegacyOutcome::Newer(Request::from_parts(heard.parts, Body::from(heard.body))),
         Some(Speaks::Rpc) => rpc::answer(app, &target, &heard).await,
         Some(Speaks::Rest) => rest::answer(app, target, &heard).await,
         Some(Speaks::Dialect) => dialect::answer(app, target, &heard).await,
@@ -97,7 +100,7 @@ pub(super) async fn take(app: &App, request: Request) -> Taken {
     if let Some(activated) = activated {
         answer.headers_mut().insert(EXTENSIONS_HEADER, HeaderValue::from_static(activated));
     }
-    Taken::Answered(answer)
+    LegacyOutcome::Answered(answer)
 }
 
 /// Whether an address is one of 0.3 alone, and so are its errors.
@@ -125,6 +128,16 @@ fn older_target(path: &str) -> Option<Target> {
         behind => target(&format!("{front}/{}", behind.join("/"))),
     };
     matches!(target.what, PathTarget::Operation(_)).then_some(target)
+}
+
+/// The routes of 0.3 over gRPC.
+pub(super) fn grpc_routes(app: &App) -> Router<App> {
+    grpc::routes(app)
+}
+
+/// Whether an address is the service of 0.3 over gRPC.
+pub(super) fn is_grpc(path: &str) -> bool {
+    path.starts_with(grpc::PATH)
 }
 
 /// How a request speaks, by its address and its body; none for 1.0.
@@ -170,7 +183,7 @@ impl LegacyRequest {
         routes::asked(app, &self.parts.headers, caller, target, operation, digest::of_bytes(members))
     }
 
-    /// Does what is asked, as 0.3 has it: a task that has ended can still be subscribed to. It is shown, and that is all.
+    /// Does what is asked, for whoever asks.
     async fn perform(
         &self,
         app: &App,
@@ -178,29 +191,33 @@ impl LegacyRequest {
         operation: Operation,
         members: &[u8],
     ) -> Result<LegacyResult, A2aError> {
-        let mut asked = self.asked(app, target, &operation, members)?;
-        asked.version = negotiate::V03;
-        let Operation::Subscribe(request) = &operation else {
-            return perform(asked, operation).await.map(LegacyResult::Done);
-        };
-        let get = GetTaskRequest { tenant: None, id: request.id.clone(), history_length: None };
-        let subscribed = perform(asked.clone(), operation).await;
-        let is_over = matches!(&subscribed, Err(error) if error.kind == Kind::UnsupportedOperation);
-        if is_over {
-            match perform(asked, Operation::Get(get)).await? {
-                OperationResult::Task(task) => Ok(LegacyResult::Ended(task)),
-                done @ (OperationResult::Sent(_)
-                | OperationResult::Tasks(_)
-                | OperationResult::Card(_)
-                | OperationResult::PushConfig(_)
-                | OperationResult::PushConfigs(_)
-                | OperationResult::Nothing
-                | OperationResult::Once(_)
-                | OperationResult::Frames(_)) => Ok(LegacyResult::Done(done)),
-            }
-        } else {
-            subscribed.map(LegacyResult::Done)
+        perform_older(self.asked(app, target, &operation, members)?, operation).await
+    }
+}
+
+/// Does what is asked, as 0.3 has it: a task that has ended can still be subscribed to. It is shown, and that is all.
+async fn perform_older(mut asked: OperationContext, operation: Operation) -> Result<LegacyResult, A2aError> {
+    asked.version = negotiate::V03;
+    let Operation::Subscribe(request) = &operation else {
+        return perform(asked, operation).await.map(LegacyResult::Done);
+    };
+    let get = GetTaskRequest { tenant: None, id: request.id.clone(), history_length: None };
+    let subscribed = perform(asked.clone(), operation).await;
+    let is_over = matches!(&subscribed, Err(error) if error.kind == Kind::UnsupportedOperation);
+    if is_over {
+        match perform(asked, Operation::Get(get)).await? {
+            OperationResult::Task(task) => Ok(LegacyResult::Ended(task)),
+            done @ (OperationResult::Sent(_)
+            | OperationResult::Tasks(_)
+            | OperationResult::Card(_)
+            | OperationResult::PushConfig(_)
+            | OperationResult::PushConfigs(_)
+            | OperationResult::Nothing
+            | OperationResult::Once(_)
+            | OperationResult::Frames(_)) => Ok(LegacyResult::Done(done)),
         }
+    } else {
+        subscribed.map(LegacyResult::Done)
     }
 }
 

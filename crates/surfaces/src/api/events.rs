@@ -3,7 +3,7 @@
 //! `Last-Event-ID` is the cursor, so a client that comes back, on any server, misses and repeats nothing. The stream
 //! stays open, also after the run's end, until the reader goes, their key or token ends, or the server stops; comments
 //! keep it alive. What the
-//! model is just saying comes as `delta` without an id: it moves no cursor and is never repeated.
+//! model is streaming comes as `delta` without an id: it moves no cursor and is never repeated.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -81,7 +81,7 @@ impl EventReader {
         })
     }
 
-    /// The reader's key was revoked, their token has run out, or they may not see the run any more: they are told as at the door, and hear nothing more.
+    /// The reader's key was revoked, their token has run out, or they may not see the run any more: they get the same error as at the door, and nothing more.
     fn shut_out(&mut self, why: &'static str) -> Event {
         self.is_over = true;
         let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Authentication required", why);

@@ -1,10 +1,14 @@
 //! Gates under `/api/v1/gates`: other people's agents ask before they run a call, say that they begin, and report.
 //!
-//! The handlers take apart, make one engine call, and put together; `wire.rs` has the bodies, `map.rs` what they mean. Hooks of
-//! coding agents go the same way.
+//! The handlers take apart, make one engine call, and put together; `wire.rs` has the bodies, `map.rs` what they mean, `callback.rs`
+//! and `template.rs` what somebody is told who waits elsewhere. Hooks of coding agents go the same way.
 
+mod callback;
 mod map;
+mod template;
 mod wire;
+
+pub use callback::GateCallback;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -13,13 +17,14 @@ use axum::{Extension, Json};
 use standfast_core::id::{RunId, Seq};
 use standfast_core::time::Millis;
 use standfast_engine::auth::Principal;
-use standfast_engine::{GateState, GateView};
+use standfast_engine::{GateState, GateView, LookedUpGate, SubscriptionError};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::events;
 use super::routes::{ApiResult, CallerOf, DefaultAnswers, about, run_id, text};
-use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, gate_problem, refusal, site};
+use super::subscriptions::problem as subscription_problem;
+use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, gate_problem, site};
 
 /// The longest that a request waits for a decision.
 const LONGEST_WAIT: u64 = 55_000;
@@ -55,9 +60,9 @@ async fn open(
 ) -> ApiResult<Response> {
     let wait = body.wait_ms.unwrap_or(0);
     let new = map::new_gate(body)?;
-    let opened = app.engine.gates().open(&who, vec![new], once).await;
-    let opened = opened.map_err(|error| refusal::problem(None, &error))?;
-    let gate = opened.first().copied().ok_or_else(Problem::not_found)?;
+    let opened = app.engine.gates().open_with_callbacks(&who, vec![new], once).await;
+    let opened = opened.map_err(not_opened)?;
+    let gate = opened.first().ok_or_else(Problem::not_found)?.gate;
     let view = decided(&app, &who, gate, wait).await?;
     let status = if view.state == GateState::Held { StatusCode::ACCEPTED } else { StatusCode::OK };
     let place = [(header::LOCATION, format!("/api/v1/gates/{gate}"))];
@@ -84,16 +89,23 @@ async fn open_batch(
     for (no, gate) in body.gates.into_iter().enumerate() {
         new.push(map::new_gate(gate).map_err(|problem| at_entry(no, problem))?);
     }
-    let opened = app.engine.gates().open(&who, new, once).await;
-    let opened = opened.map_err(|error| refusal::problem(None, &error))?;
+    let opened = app.engine.gates().open_with_callbacks(&who, new, once).await.map_err(not_opened)?;
     let mut gates = Vec::new();
-    for gate in opened {
+    for gate in opened.into_iter().map(|opened| opened.gate) {
         let view = app.engine.gates().look(&who, gate).await.map_err(about(gate))?;
         gates.push(shown(&app, &headers, &view));
     }
     let is_held = gates.iter().any(|gate| gate.state == wire::State::Held);
     let status = if is_held { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(wire::Gates { gates })).into_response())
+}
+
+/// Why there is no gate, where a callback may be why.
+fn not_opened(error: SubscriptionError) -> Problem {
+    match error {
+        SubscriptionError::Invalid(why) => Problem::invalid(format!("callback: {why}")),
+        other => subscription_problem(other),
+    }
 }
 
 fn at_entry(no: usize, problem: Problem) -> Problem {
@@ -212,7 +224,7 @@ async fn withdraw(
 }
 
 /// A gate as soon as it is decided, or as it is when that takes too long.
-async fn decided(app: &App, who: &Principal, gate: RunId, wait_ms: u64) -> ApiResult<GateView> {
+async fn decided(app: &App, who: &Principal, gate: RunId, wait_ms: u64) -> ApiResult<LookedUpGate> {
     let wait = Millis(i64::try_from(wait_ms.min(LONGEST_WAIT)).unwrap_or_default());
     app.engine.gates().decided(who, gate, wait).await.map_err(about(gate))
 }

@@ -5,7 +5,7 @@
 
 use standfast_core::project::ResolutionKind;
 use standfast_core::time::Timestamp;
-use standfast_engine::{HistoryList, HoldList, HoldOrder, HoldSearch};
+use standfast_engine::{HistoryList, HoldList, HoldListPart, HoldOrder, HoldSearch};
 
 use super::map;
 use super::wire::{HoldsArgs, ListedState};
@@ -71,7 +71,7 @@ fn open(args: HoldsArgs, now: Timestamp, limit: usize) -> Result<AskedHolds, Pro
         return Ok(AskedHolds::Found(Box::new(search)));
     }
     let HoldSearch { kind, agent, tool, session, cursor, .. } = search;
-    Ok(AskedHolds::Open(HoldList { kind, agent, tool, session, cursor, limit }))
+    Ok(AskedHolds::Open(HoldList { kind, agent, tool, session, part: HoldListPart::All, cursor, limit }))
 }
 
 fn decided(args: HoldsArgs, how: Option<ResolutionKind>, limit: usize) -> Result<AskedHolds, Problem> {
@@ -107,7 +107,7 @@ fn decided(args: HoldsArgs, how: Option<ResolutionKind>, limit: usize) -> Result
 
 fn foreign(state: &str, fields: &[(&str, &Option<String>)]) -> Result<(), Problem> {
     match fields.iter().find(|(_, given)| given.is_some()) {
-        Some((name, _)) => Err(Problem::invalid(format!("{name} is no filter of {state} holds"))),
+        Some((name, _)) => Err(Problem::invalid(format!("{name} is not a filter of {state} holds"))),
         None => Ok(()),
     }
 }

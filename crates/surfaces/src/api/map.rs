@@ -21,7 +21,7 @@ use standfast_core::message::{Message, Part};
 use standfast_core::name::AgentName;
 use standfast_core::project::{HoldClosure, HoldRow, ResolutionKind, RunRow, hold_of};
 use standfast_core::run::{Run, Status, WaitKind, status};
-use standfast_core::time::Timestamp;
+use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::settings::Agent;
 use standfast_engine::{Drift, HoldView, Page, RunView, StartupReport, UnreadableRun};
 
@@ -298,9 +298,11 @@ pub(super) fn hold_view(view: HoldView) -> wire::HoldDetail {
         risk: view.ask.stakes.risk.map(|risk| risk.as_str().to_owned()),
         reversible: view.reversible,
         findings: view.ask.stakes.findings.into_iter().map(finding).collect(),
+        reconciled: view.reconciled.map(|says| says.as_str().to_owned()),
         deciders: view.deciders,
         may_decide: view.may_decide,
         why_not: view.why_not.map(|why| why.to_string()),
+        needs_sign_in: view.needs_sign_in.map(seconds),
         demands: view.demands.iter().map(demand).collect(),
         drift: view.drift.into_iter().map(drift).collect(),
         question: question.or(view.prompt),
@@ -321,12 +323,17 @@ pub(super) fn hold_view(view: HoldView) -> wire::HoldDetail {
     }
 }
 
+fn seconds(span: Millis) -> i64 {
+    span.0 / 1000
+}
+
 fn demand(demand: &Demand) -> wire::DemandBody {
     let words = |approvers: &Vec<Approver>| approvers.iter().map(ToString::to_string).collect();
     wire::DemandBody {
         rule: demand.rule.to_string(),
         approvers: demand.approvers.as_ref().map(words),
         quorum: demand.quorum.max(1),
+        sign_in_max_age: demand.sign_in_max_age.map(seconds),
         agreed: demand.agreed.iter().map(ToString::to_string).collect(),
     }
 }

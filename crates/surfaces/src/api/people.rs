@@ -25,7 +25,7 @@ use crate::http::{App, Problem, Repeatable, Segment, parse_rfc3339, rfc3339};
 /// How the vote on a hold stands.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(super) struct VotesBody {
-    /// Who has agreed with what is shown now. An edit begins the vote anew.
+    /// Who has agreed with what is shown now. An edit restarts the vote.
     pub(super) agreed: Vec<String>,
     /// How many must still agree, at least.
     pub(super) missing: u32,
@@ -89,6 +89,15 @@ pub(super) struct EditHold {
     pub(super) revision: Option<u32>,
 }
 
+/// What was shown, if it is repeated: then what changed since is not asked again by accident.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"revision": 0}))]
+pub(super) struct AskHoldAgain {
+    pub(super) digest: Option<String>,
+    pub(super) revision: Option<u32>,
+}
+
 /// How the vote on an open hold stands.
 pub(super) fn votes(hold: &Hold) -> VotesBody {
     VotesBody { agreed: texts(&hold.votes), missing: hold.votes_missing() }
@@ -131,6 +140,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(delegate))
         .routes(routes!(reopen))
         .routes(routes!(edit))
+        .routes(routes!(ask_again))
 }
 
 /// Asks somebody in particular about a hold, or nobody in particular. It decides nothing.
@@ -245,10 +255,36 @@ async fn edit(
 ) -> ApiResult<Json<wire::DecisionResult>> {
     let invalid = |bad: standfast_core::json::BadJson| Problem::invalid(format!("arguments: {bad}"));
     let arguments = RawJson::parse(body.arguments.get()).map_err(invalid)?;
-    let no_digest = |_| Problem::invalid("invalid digest; send the digest shown with the hold");
-    let digest: Option<Digest> = body.digest.as_deref().map(str::parse).transpose().map_err(no_digest)?;
-    let edit = Adjustment::Edit { arguments, digest, revision: body.revision };
+    let edit =
+        Adjustment::Edit { arguments, digest: shown(body.digest.as_deref())?, revision: body.revision };
     adjust(&app, &who, &hold, edit, once).await
+}
+
+/// Asks about a held call again, by what is there now: the rules, the files that it names and what rules want looked up. The
+/// arguments stay, votes so far are void, and a decision must repeat the new digest or revision.
+#[utoipa::path(
+    post, path = "/holds/{hold}/ask-again", tag = "holds",
+    params(
+        ("hold" = String, Path, description = "The hold's id"),
+        ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
+    ),
+    request_body = Option<AskHoldAgain>,
+    responses((status = 200, body = wire::DecisionResult), DefaultAnswers)
+)]
+async fn ask_again(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Segment(hold): Segment,
+    Repeatable { body, once }: Repeatable<AskHoldAgain>,
+) -> ApiResult<Json<wire::DecisionResult>> {
+    let again = Adjustment::AskAgain { digest: shown(body.digest.as_deref())?, revision: body.revision };
+    adjust(&app, &who, &hold, again, once).await
+}
+
+/// The digest that a caller repeats.
+fn shown(digest: Option<&str>) -> ApiResult<Option<Digest>> {
+    let no_digest = |_| Problem::invalid("invalid digest; send the digest shown with the hold");
+    digest.map(str::parse).transpose().map_err(no_digest)
 }
 
 async fn adjust(
@@ -261,13 +297,13 @@ async fn adjust(
     let hold = hold_id(hold)?;
     let wanted = HoldAdjustment { hold, what, once };
     let answer = app.engine.submit().adjust(who, wanted).await.map_err(about(hold.run))?;
-    let view = app.engine.hold(who, hold).await.map_err(about(hold.run))?;
+    let view = app.engine.reads().hold(who, hold).await.map_err(about(hold.run))?;
     Ok(Json(adjusted(&answer, map::hold_view(view))))
 }
 
 pub(super) fn instant(name: &str, text: &str) -> ApiResult<Timestamp> {
     parse_rfc3339(text).ok_or_else(|| {
-        Problem::invalid(format!("{name} is no instant in UTC; write it as 2026-12-24T18:00:00Z"))
+        Problem::invalid(format!("{name} is not an instant in UTC; write it as 2026-12-24T18:00:00Z"))
     })
 }
 

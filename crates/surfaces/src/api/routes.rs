@@ -22,7 +22,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::hold_lists::{self, AskedHolds};
-use super::{events, gates, grants, map, nodes, people, sessions, subscriptions, wire};
+use super::{events, gates, grants, links, map, nodes, people, sessions, sign_ins, subscriptions, wire};
 use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, refusal};
 
 /// Items of a page, unless the caller wants another number.
@@ -67,12 +67,14 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(resolve))
         .routes(routes!(receipt))
         .merge(people::routes())
+        .merge(links::routes())
         .merge(gates::routes())
         .merge(grants::routes())
         .routes(routes!(sessions::sessions))
         .routes(routes!(sessions::session, sessions::change_session, sessions::delete_session))
         .routes(routes!(sessions::pending, sessions::restore))
         .merge(subscriptions::routes())
+        .merge(sign_ins::routes())
         .routes(routes!(nodes::nodes))
 }
 
@@ -213,7 +215,7 @@ async fn run_events(
     };
     let accept = text(&headers, header::ACCEPT.as_str())?.unwrap_or_default();
     if accept.contains("text/event-stream") {
-        app.engine.see(&who, run).await.map_err(about(run))?;
+        app.engine.reads().see(&who, run).await.map_err(about(run))?;
         return Ok(events::stream(&app, (pass, who), run, Seq(after)));
     }
     let log = app.engine.reads().log(&who, run, Seq(after)).await.map_err(about(run))?;
@@ -238,8 +240,8 @@ async fn say(
 ) -> ApiResult<Json<wire::RunBody>> {
     let run = run_id(&run)?;
     let say = Say { message: map::message(body.input)?, on_hold: map::on_hold(body.on_hold) };
-    app.engine.say(&who, run, say, once).await.map_err(about(run))?;
-    let view = app.engine.run(&who, run).await.map_err(about(run))?;
+    app.engine.submit().say(&who, run, say, once).await.map_err(about(run))?;
+    let view = app.engine.reads().run(&who, run).await.map_err(about(run))?;
     Ok(Json(map::run_view(view)))
 }
 
@@ -256,8 +258,8 @@ async fn cancel(
     Repeatable { body, once }: Repeatable<wire::CancelRun>,
 ) -> ApiResult<Json<wire::RunBody>> {
     let run = run_id(&run)?;
-    app.engine.cancel(&who, run, body.reason, once).await.map_err(about(run))?;
-    let view = app.engine.run(&who, run).await.map_err(about(run))?;
+    app.engine.submit().cancel(&who, run, body.reason, once).await.map_err(about(run))?;
+    let view = app.engine.reads().run(&who, run).await.map_err(about(run))?;
     Ok(Json(map::run_view(view)))
 }
 
@@ -302,7 +304,7 @@ async fn hold(
     Segment(hold): Segment,
 ) -> ApiResult<Json<wire::HoldDetail>> {
     let hold = hold_id(&hold)?;
-    let view = app.engine.hold(&who, hold).await.map_err(about(hold.run))?;
+    let view = app.engine.reads().hold(&who, hold).await.map_err(about(hold.run))?;
     Ok(Json(map::hold_view(view)))
 }
 
@@ -327,7 +329,7 @@ async fn resolve(
         Ok(asked) => asked,
         Err(problem) => {
             // Whoever may not see the hold hears nothing but that.
-            app.engine.see(&who, hold.run).await.map_err(about(hold.run))?;
+            app.engine.reads().see(&who, hold.run).await.map_err(about(hold.run))?;
             return Err(problem);
         }
     };
@@ -341,7 +343,7 @@ async fn resolve(
     };
     let Acceptance { answer, rest } = accepted?;
     let view = match body.wait {
-        wire::Wait::Accepted => app.engine.hold(&who, hold).await,
+        wire::Wait::Accepted => app.engine.reads().hold(&who, hold).await,
         wire::Wait::Settled => {
             app.engine.reads().settled_hold(&who, hold, rest, app.engine.settings().max_wait).await
         }
@@ -386,7 +388,7 @@ async fn receipt(
     Ok(Json(map::receipt(hold, &receipt)))
 }
 
-/// What is no id at all is answered like the id of nothing.
+/// What is not an id at all is answered like the id of nothing.
 pub(super) fn run_id(text: &str) -> ApiResult<RunId> {
     text.parse().map_err(|_| Problem::not_found())
 }

@@ -172,7 +172,7 @@ fn restore_problem(error: &RestoreError) -> Problem {
     Problem::new(status, kind, title, error.to_string())
 }
 
-/// What is no name at all is answered like the name of nothing.
+/// What is not a name at all is answered like the name of nothing.
 fn name(session: String, agent: Option<String>, owner: Option<String>) -> ApiResult<SessionName> {
     let session = SessionId::new(session).map_err(|_| Problem::not_found())?;
     let owner = owner.map(UserId::new).transpose().map_err(bad_name)?;

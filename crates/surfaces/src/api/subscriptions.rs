@@ -61,7 +61,7 @@ async fn subscribe(
     Extension(who): CallerOf,
     Repeatable { body: asked, once }: Repeatable<wire::NewSubscriptionBody>,
 ) -> ApiResult<Response> {
-    let no_run = |_| Problem::invalid("run is no id of a run");
+    let no_run = |_| Problem::invalid("run is not the id of a run");
     let run = asked.run.as_deref().map(str::parse).transpose().map_err(no_run)?;
     let agent = asked.agent.map(AgentName::new).transpose().map_err(bad_name)?;
     let hears = hears(run, agent).map_err(problem)?;
@@ -240,7 +240,8 @@ fn letter(found: &DeadLetter) -> wire::DeadLetterBody {
     }
 }
 
-fn problem(error: SubscriptionError) -> Problem {
+/// What a no becomes.
+pub(super) fn problem(error: SubscriptionError) -> Problem {
     let new = |status, kind: &str, title| Problem::new(status, kind, title, error.to_string());
     match &error {
         SubscriptionError::Engine(error) => refusal::problem(None, error),

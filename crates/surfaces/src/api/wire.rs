@@ -640,7 +640,7 @@ impl PartialEq for RawText {
     }
 }
 
-fn is_false(word: &bool) -> bool {
+pub(in crate::api) fn is_false(word: &bool) -> bool {
     !*word
 }
 

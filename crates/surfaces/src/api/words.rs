@@ -12,7 +12,7 @@ use super::wire::{ResolutionWord, Wait};
 struct Choice<T: 'static> {
     /// What each word stands for.
     words: &'static [(&'static str, T)],
-    /// The words as they are told to whoever wrote something else.
+    /// The words as they are shown to whoever wrote something else.
     expected: &'static str,
 }
 

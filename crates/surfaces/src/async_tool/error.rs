@@ -11,7 +11,7 @@ use standfast_engine::{EngineError, ReportError, SessionError, SubscriptionError
 
 use super::map;
 use super::wire::{CallStatus, ErrorBody};
-use crate::http::{Problem, Retelling, keep_advice, status};
+use crate::http::{Problem, ProblemWriter, keep_advice, status};
 
 /// A no.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +103,9 @@ impl From<EngineError> for JobProblem {
             EngineError::KeyReused { .. } => JobProblem::invalid(text),
             EngineError::NoSuchAgent { .. } => JobProblem::new(StatusCode::NOT_FOUND, text),
             EngineError::SessionClosed { .. } => JobProblem::new(StatusCode::CONFLICT, text),
-            EngineError::MissingScope(_) => JobProblem::new(StatusCode::FORBIDDEN, text),
+            EngineError::MissingScope(_) | EngineError::StaleSignIn { .. } => {
+                JobProblem::new(StatusCode::FORBIDDEN, text)
+            }
             EngineError::Store(failure) => {
                 let (status, again) = status::of_store(&failure);
                 JobProblem { retry_after: again, ..JobProblem::new(status, text) }
@@ -145,10 +147,10 @@ impl From<SessionError> for JobProblem {
 
 /// Tells in this protocol's words what the door said in those of others.
 #[must_use]
-pub fn retells(request: &Request) -> Option<Retelling> {
+pub fn retells(request: &Request) -> Option<ProblemWriter> {
     let path = request.uri().path();
     let is_ours = path.starts_with("/async-tool/") || path.starts_with("/async-tools/");
-    is_ours.then(|| Box::new(as_refusal) as Retelling)
+    is_ours.then(|| Box::new(as_refusal) as ProblemWriter)
 }
 
 fn as_refusal(problem: &Problem, response: &Response) -> Response {

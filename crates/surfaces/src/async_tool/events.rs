@@ -31,7 +31,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How often it is looked for what happened elsewhere, and whether the reader may still hear it.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// How much earlier than where a reader was is looked: appends are told in the order in which they are written, which need
+/// How much earlier than where a reader was is looked: appends are sent in the order in which they are written, which need
 /// not be that of their instants.
 const OVERLAP: Millis = Millis::seconds(60);
 
@@ -85,7 +85,7 @@ struct EventReader {
     looked_at: Option<Timestamp>,
     /// From when on changes may have been missed.
     missed: Option<Timestamp>,
-    /// How far each call has been told, by its text, and whether it was over by then.
+    /// How far each call has been sent, by its text, and whether it had ended by then.
     told: BTreeMap<String, (HoldId, Seq, bool)>,
     ready: VecDeque<JobView>,
 }

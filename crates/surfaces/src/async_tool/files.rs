@@ -244,7 +244,7 @@ struct TenantMirrors<'a> {
 impl<'a> TenantMirrors<'a> {
     /// Writes everything of a tenant: the server's own into the directories themselves, others below `tenant`.
     async fn written(engine: &Engine, mirrors: &'a Mirrors, tenant: Tenant) -> Result<Self, NotWritten> {
-        let is_own = tenant == engine.settings().fixed.tenant;
+        let is_own = tenant == engine.fixed().tenant;
         let below = PathBuf::from("tenant").join(file_name(tenant.as_str()));
         let who = Principal { tenant, ..Principal::local() };
         let mut all = Vec::new();

@@ -166,7 +166,7 @@ pub(super) fn session(now: SessionNow) -> SessionStatus {
     }
 }
 
-/// What a conversation waits for that is no outside job; of a sub-run that works, nothing.
+/// What a conversation waits for that is not an outside job; of a sub-run that works, nothing.
 fn asks(kind: HoldKind) -> Option<&'static str> {
     match kind {
         HoldKind::Approval => Some("approval"),

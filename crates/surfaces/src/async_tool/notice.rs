@@ -1,4 +1,4 @@
-//! What the `webhookURL` of a call is told: how the call ended, signed with the secret of the call; of a call that is given
+//! What the `webhookURL` of a call is sent: how the call ended, signed with the secret of the call; of a call that is given
 //! up, `action: stop`.
 //!
 //! A pure function from what happened to a request; when and how often it is sent is the deliverer's business.
@@ -19,7 +19,7 @@ use standfast_engine::{
 use super::map;
 use super::wire::{CallStatus, ToolResult};
 
-/// Whoever is told how a call ended.
+/// The receiver of how a call ended.
 #[derive(Debug, Clone, Copy)]
 pub struct JobReceiver;
 

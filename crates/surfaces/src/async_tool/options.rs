@@ -1,4 +1,4 @@
-//! Options of callers: who else is told, and with which secret, when a call is settled (S2-10, S2-20).
+//! Options of callers: who else is notified, and with which secret, when a call is settled (S2-10, S2-20).
 //!
 //! For one call, or for all calls of a run from then on. The job elsewhere hears nothing of it: its own address and secret
 //! are its tool's (`notice.rs` sends both).

@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(
             rate.take(RateSubject::Call("ann"), 3, at(20)),
             Ok(()),
-            "a call of that name is no caller"
+            "a call of that name is not a caller"
         );
         assert_eq!(rate.take(RateSubject::Caller("ann"), 3, at(60)), Ok(()));
     }

@@ -171,7 +171,7 @@ async fn one_pending(
     Ok(Json(map::record(&app.engine.jobs().job(&who, hold_id(&id)?).await?)))
 }
 
-/// Cancels a call: it is not waited for any more, and the model is told so.
+/// Cancels a call: its result is no longer awaited, and the model gets that as the result.
 #[utoipa::path(
     delete, path = "/pending/{id}", tag = "async tools",
     params(("id" = String, Path, description = "The call's pending id")),
@@ -403,7 +403,7 @@ fn signature(headers: &HeaderMap) -> JobResult<Option<Signature>> {
     }
 }
 
-/// What is no id at all is answered like the id of nothing.
+/// What is not an id at all is answered like the id of nothing.
 pub(super) fn hold_id(text: &str) -> JobResult<HoldId> {
     text.parse().map_err(|_| JobProblem::unknown())
 }

@@ -363,7 +363,7 @@ pub(super) struct WaitingSession {
     pub(super) status: SessionStatus,
 }
 
-/// Who else is told when a call is settled (S2-10).
+/// Who else is notified when a call is settled (S2-10).
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WebhookOptions {

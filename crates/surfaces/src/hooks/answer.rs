@@ -1,4 +1,4 @@
-//! What each client is told: the table of answers. Pure; `golden/` has all of it.
+//! The table of answers to each client. Pure; `golden/` has all of it.
 //!
 //! An answer that a client does not understand is as good as none, and many clients then let the call through: so each gets
 //! exactly the shape that it documents. Edited arguments keep their text.
@@ -23,7 +23,7 @@ pub(super) enum GateVerdict {
     NoRule,
 }
 
-/// What a client is told when nobody has decided yet. Nothing of it is recorded: the gate stays open.
+/// The answer to a client when nobody has decided yet. Nothing of it is recorded: the gate stays open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Fallback {
@@ -49,10 +49,10 @@ impl Fallback {
     }
 }
 
-/// What `standfast hook` is told while nobody has decided.
+/// The answer to `standfast hook` while nobody has decided.
 const WAIT: &str = r#"{"standfast":"wait"}"#;
 
-/// What a client is told that is not to be told anything.
+/// The answer to a client that gets no decision.
 pub(super) fn silence(client: Client) -> &'static str {
     match client {
         Client::Codex | Client::Copilot | Client::Gemini => "",
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Every answer of every client, as a file that people can read; `STANDFAST_WRITE_EXPECTED=1` writes it anew.
+    /// Every answer of every client, as a file that people can read; `STANDFAST_WRITE_EXPECTED=1` rewrites it.
     #[test]
     fn the_table_of_answers_is_the_golden_one() {
         let edited = RawJson::parse(r#"{"command":"ls","n":1.10}"#).unwrap();

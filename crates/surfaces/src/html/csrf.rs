@@ -1,7 +1,8 @@
 //! The token that every form carries: a random cookie, and the same value in a hidden field (T21).
 //!
 //! Nothing is kept on the server, so a page that was shown before a restart still works after it. The door checks the
-//! `Origin` as well. [`PostedForm`] is the only way to a form's contents, so that no handler can forget the check.
+//! `Origin` as well. [`PostedForm`] is the only way to a form's contents, so that no handler can forget the check. Only the page
+//! of an approval link has another token, which it checks itself (`web/links.rs`).
 
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, Request, State};
@@ -10,7 +11,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use standfast_core::digest::Digest;
 use standfast_engine::auth::Principal;
-use standfast_engine::{HoldList, clock};
+use standfast_engine::{HoldList, HoldListPart, clock};
 
 use super::failure::Failure;
 use super::render::PendingCount;
@@ -20,7 +21,7 @@ use crate::http::{App, HasTour, cookie_of};
 const COOKIE: &str = "standfast_csrf";
 /// The hidden field.
 const FIELD: &str = "csrf";
-/// The stream of an open page, which is no page.
+/// The stream of an open page, which is not a page.
 const EVENTS: &str = "/events";
 /// With it the script of a page asks for what stands within the frame.
 const FRAGMENT: &str = "x-standfast-fragment";
@@ -90,6 +91,7 @@ async fn pending(app: &App, who: &Principal) -> Option<PendingCount> {
         agent: None,
         tool: None,
         session: None,
+        part: HoldListPart::All,
         cursor: None,
         limit: PendingCount::MOST + 1,
     };
@@ -134,6 +136,11 @@ impl PostedForm {
             .iter()
             .filter_map(|field| Some(((*field).to_owned(), self.get(&format!("{field}-{item}"))?)));
         PostedForm(own.chain(self.0.iter().cloned()).collect())
+    }
+
+    /// A form whose page has a token of its own, which was checked: it decides this, and its other fields say nothing of that.
+    pub(crate) fn checked(fields: Vec<(String, String)>, given: Vec<(String, String)>) -> PostedForm {
+        PostedForm(given.into_iter().chain(fields).collect())
     }
 
     /// Every value of a field that may be there several times.
@@ -187,7 +194,7 @@ fn new() -> Token {
 
 /// `Lax`, because a link in a mail opens a page without a `Strict` cookie: the new one that it would get makes every form that is
 /// open elsewhere a stale one. Nothing is lost by it: forms of other sites are refused by their `Origin`, and carry no token.
-/// `Secure` is not said: the cookie is no secret to whoever can read the forms, and worth nothing without a session, which
+/// `Secure` is not said: the cookie is not a secret to whoever can read the forms, and worth nothing without a session, which
 /// has it where the server is reached by https.
 fn cookie(token: &Token) -> String {
     format!("{COOKIE}={}; HttpOnly; SameSite=Lax; Path=/", token.value)

@@ -12,7 +12,8 @@ use standfast_engine::{EngineError, StoreError};
 use super::csrf::{Token, set_cookie, token_of};
 use super::headers;
 use super::render::{MESSAGES, SignInPage, Site, sign_in_page};
-use crate::http::{Problem, Retelling, keep_advice, status};
+use crate::http::{Problem, ProblemWriter, SignInOffer, keep_advice, status};
+use crate::labels::span;
 
 /// A no, as a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +59,14 @@ impl From<EngineError> for Failure {
             }
             EngineError::MissingScope(_) => {
                 Failure::new(StatusCode::FORBIDDEN, "Missing scope", &error.to_string())
+            }
+            EngineError::StaleSignIn { max_age } => {
+                let text = format!(
+                    "Approving this needs a sign-in at the identity provider within the last {}. Nothing was decided: sign in \
+                     again, then decide.",
+                    span(*max_age)
+                );
+                Failure::new(StatusCode::FORBIDDEN, "Sign in again", &text)
             }
             EngineError::Store(failure) => failed(failure),
             EngineError::Refused(refusal) => refused(refusal),
@@ -148,7 +157,7 @@ impl IntoResponse for Failure {
 
 /// Shows browsers a page where programs get problem details: at the door, and where there is nothing.
 #[must_use]
-pub fn retells(request: &Request) -> Option<Retelling> {
+pub fn retells(request: &Request) -> Option<ProblemWriter> {
     let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let is_browser = accept.is_some_and(|accept| accept.contains("text/html"));
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
@@ -169,7 +178,9 @@ fn as_page(problem: &Problem, response: &Response, token: &Token, next: String) 
         let was_form = next.is_empty();
         let notice =
             was_form.then(|| "Your session has ended, so nothing was changed. Sign in and repeat it.".into());
-        let mut page = sign_in_page(StatusCode::UNAUTHORIZED, token, &SignInPage { next, notice });
+        let provider = response.extensions().get::<SignInOffer>().map(|offer| offer.0.clone());
+        let page = SignInPage { next, notice, provider, sign_out_url: None };
+        let mut page = sign_in_page(StatusCode::UNAUTHORIZED, token, &page);
         set_cookie(token, &mut page);
         page
     } else {
@@ -188,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// A page refuses with the status that the API has for it; who should come back later is told when.
+    /// A page refuses with the status that the API has for it; who should come back later gets the time.
     #[test]
     fn a_page_has_the_status_of_the_api() {
         let run = RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(0), [1; 5]);

@@ -7,16 +7,20 @@ use minijinja::HtmlEscape;
 use minijinja::value::Value;
 use minijinja::{Error, ErrorKind};
 
-use crate::labels::hidden::visible;
+use crate::labels::hidden_characters::visible;
 
 /// Characters of an id that are shown after its kind.
 const TAIL: usize = 6;
+/// Characters that ids have at least after their kind.
+const ID_MIN: usize = 16;
 
 /// An id: its kind and its last characters, as a link if there is an address.
 pub(super) fn id(text: String, address: Option<String>) -> Value {
     let text = visible(&text).into_owned();
     let head = text.find('_').map_or(0, |at| at + 1);
-    let tail = text.char_indices().rev().nth(TAIL - 1).map_or(0, |(at, _)| at);
+    // A name that somebody chose is no id, and says nothing by its end.
+    let is_id = text[head..].len() >= ID_MIN && text[head..].bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let tail = text.char_indices().rev().nth(TAIL - 1).filter(|_| is_id).map_or(0, |(at, _)| at);
     let whole = HtmlEscape(&text);
     let inner = if tail > head {
         let (kind, middle, end) = (&text[..head], &text[head..tail], &text[tail..]);
@@ -50,6 +54,15 @@ pub(super) fn when(instant: Value, form: Option<String>) -> Result<Value, Error>
     Ok(Value::from_safe_string(format!("<time datetime=\"{iso}\" title=\"{exact}\">{shown}</time>")))
 }
 
+/// A text as a part of an address.
+pub(super) fn encoded(text: String) -> String {
+    let letter = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    text.bytes().map(letter).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use minijinja::context;
@@ -67,6 +80,16 @@ mod tests {
             short.starts_with("<a class=\"id\" href=\"&#x2f;runs&#x2f;run_0123456789abcdef\""),
             "{short}"
         );
+    }
+
+    #[test]
+    fn a_name_that_somebody_chose_is_not_shortened() {
+        for name in ["Refund for Ann", "team_retrospective-of-november", "ses_short"] {
+            assert_eq!(
+                id(name.into(), None).to_string(),
+                format!("<span class=\"id\" title=\"{name}\" data-id=\"{name}\">{name}</span>")
+            );
+        }
     }
 
     /// T20: whatever is given as an id is text.

@@ -1,4 +1,4 @@
-//! What browsers are told with every page: run the server's own module and nothing else, load nothing from elsewhere, keep
+//! The headers of every page: run the server's own module and nothing else, load nothing from elsewhere, keep
 //! nothing, tell nobody.
 //!
 //! Pages show text of models and tools, and their addresses are secrets (T7, T20, T21).
@@ -28,7 +28,7 @@ pub(crate) fn set(headers: &mut HeaderMap) {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         // Not `no-referrer`: with it browsers send forms with `Origin: null`, which the door refuses. No other origin
-        // is told anything either way.
+        // learns anything either way.
         (header::REFERRER_POLICY, "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
     ] {

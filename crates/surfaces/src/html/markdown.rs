@@ -1,4 +1,4 @@
-//! Text of models as Markdown: headings, lists, quotes, code, emphasis. Never raw HTML, never a link that leads away
+//! Text of models as Markdown: headings, lists, tables, quotes, code, emphasis. Never raw HTML, never a link that leads away
 //! unseen, never an image.
 //!
 //! What is not understood stays as it is written. Everything passes the same escape as any other text, with hidden
@@ -65,21 +65,69 @@ fn blocks(lines: &[&str], out: &mut String, depth: usize) {
             };
             let items: String = items.iter().map(|words| format!("<li>{}</li>", inline(words))).collect();
             out.push_str(&format!("<{tag}>{items}</{tag}>"));
+        } else if let Some(columns) = columns(&lines[at..]) {
+            let rows = lines[at + 2..].iter().take_while(|line| line.contains('|')).count();
+            table(&lines[at..at + 2 + rows], columns, out);
+            at += 2 + rows;
         } else {
-            let starts_block = |line: &str| {
-                let line = line.trim_start();
+            let starts_block = |next: usize| {
+                let line = lines[next].trim_start();
                 line.is_empty()
                     || fence(line).is_some()
                     || heading(line).is_some()
                     || item(line).is_some()
                     || (line.starts_with('>') && depth < DEPTH)
+                    || columns(&lines[next..]).is_some()
             };
-            let more = lines[at + 1..].iter().take_while(|line| !starts_block(line)).count();
+            let more = (at + 1..lines.len()).take_while(|next| !starts_block(*next)).count();
             let words = lines[at..=at + more].join("\n");
             out.push_str(&format!("<p>{}</p>", inline(&words)));
             at += more + 1;
         }
     }
+}
+
+/// How many columns the table has that these lines begin with: a line of names, and one of dashes below it.
+fn columns(lines: &[&str]) -> Option<usize> {
+    let (names, rule) = (lines.first()?, lines.get(1)?);
+    let is_rule = |cell: &str| {
+        let dashes = cell.strip_prefix(':').unwrap_or(cell);
+        let dashes = dashes.strip_suffix(':').unwrap_or(dashes);
+        !dashes.is_empty() && dashes.bytes().all(|byte| byte == b'-')
+    };
+    let columns = cells(names).count();
+    let is_table = names.contains('|') && rule.contains('|') && cells(rule).all(is_rule);
+    (is_table && cells(rule).count() == columns).then_some(columns)
+}
+
+fn cells(line: &str) -> impl Iterator<Item = &str> {
+    let line = line.trim();
+    let line = line.strip_prefix('|').unwrap_or(line);
+    line.strip_suffix('|').unwrap_or(line).split('|').map(str::trim)
+}
+
+/// A table; a row that has more cells than there are columns keeps them in its last one.
+fn table(lines: &[&str], columns: usize, out: &mut String) {
+    out.push_str(
+        "<div class=\"wide-table\" role=\"region\" aria-label=\"Table\" tabindex=\"0\"><table><thead><tr>",
+    );
+    for name in cells(lines[0]) {
+        out.push_str(&format!("<th scope=\"col\">{}</th>", inline(name)));
+    }
+    out.push_str("</tr></thead><tbody>");
+    for line in &lines[2..] {
+        let row: Vec<&str> = cells(line).collect();
+        let (shown, rest) = row.split_at(row.len().min(columns - 1));
+        out.push_str("<tr>");
+        for cell in shown {
+            out.push_str(&format!("<td>{}</td>", inline(cell)));
+        }
+        if !rest.is_empty() {
+            out.push_str(&format!("<td>{}</td>", inline(&rest.join(" | "))));
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table></div>");
 }
 
 fn fence(line: &str) -> Option<&'static str> {
@@ -188,6 +236,31 @@ mod tests {
                     .fold(made.clone(), |text, tag| text.replace(&format!("<{tag}>"), ""));
             assert!(!bare.contains('<') && !made.contains('\u{202e}'), "{text} became {made}");
         }
+    }
+
+    /// T20: cells are text too, none is left out, and what only looks like a table is text.
+    #[test]
+    fn tables_have_their_cells_and_no_markup_of_their_own() {
+        let head = "<div class=\"wide-table\" role=\"region\" aria-label=\"Table\" tabindex=\"0\"><table><thead><tr>";
+        assert_eq!(
+            html("Sizes:\n| file | size |\n|:---|---:|\n| `a` | <b> |\n| x | y | z |\n\nafter"),
+            format!(
+                "<p>Sizes:</p>{head}<th scope=\"col\">file</th><th scope=\"col\">size</th></tr></thead><tbody>\
+                 <tr><td><code>a</code></td><td>&lt;b&gt;</td></tr><tr><td>x</td><td>y | z</td></tr></tbody></table></div>\
+                 <p>after</p>"
+            )
+        );
+        assert_eq!(
+            html("a | b\n--- | --"),
+            format!(
+                "{head}<th scope=\"col\">a</th><th scope=\"col\">b</th></tr></thead><tbody></tbody></table></div>"
+            )
+        );
+        for text in ["a | b", "| a | b |\n|---|", "a\n---", "a | b\n-- x -- | --"] {
+            assert!(!html(text).contains("<table>"), "{text}");
+        }
+        assert!(html(&"|-".repeat(50_000)).len() < 1_000_000);
+        assert!(html(&"|-\n".repeat(20_000)).len() < 4_000_000);
     }
 
     #[test]

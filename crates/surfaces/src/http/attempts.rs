@@ -100,7 +100,7 @@ fn lock<K>(sources: &Mutex<Sources<K>>) -> MutexGuard<'_, Sources<K>> {
 }
 
 /// Whoever has one address of version 6 has 2^64 of them.
-fn network(from: IpAddr) -> IpAddr {
+pub(super) fn network(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(fail("2001:db8:0:1::1", NOON), None);
     }
 
-    /// T37: guesses at one key are throttled wherever they come from, and the log hears of it once.
+    /// T37: guesses at one key are throttled wherever they come from, and it is logged once.
     #[test]
     fn a_prefix_with_many_failures_is_throttled_from_every_address() {
         let attempts = Attempts::default();

@@ -4,8 +4,12 @@
 //! only: programs show a key or token with each request.
 
 use axum::http::{HeaderMap, header};
+use standfast_core::time::Millis;
 use standfast_engine::BrowserSession;
 use standfast_engine::settings::Settings;
+
+use super::guard::COMMAND_LINE;
+use super::public_url::mount;
 
 /// The cookie of a signed-in browser.
 const SESSION: &str = "standfast_session";
@@ -31,6 +35,22 @@ pub fn session_cookie(headers: &HeaderMap) -> Option<&str> {
     cookie_of(headers, SESSION).filter(|value| !value.is_empty())
 }
 
+/// What a request shows of a session: the cookie of a browser, or what the command line has.
+pub fn shown_session(headers: &HeaderMap) -> Option<&str> {
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = bearer.and_then(|text| text.split_once(' ')).map(|(_, text)| text.trim());
+    match bearer {
+        Some(text) => text.strip_prefix(COMMAND_LINE),
+        None => session_cookie(headers),
+    }
+}
+
+/// What the command line keeps of a session.
+#[must_use]
+pub fn command_line_token(session: &BrowserSession) -> String {
+    format!("{COMMAND_LINE}{}", session.cookie)
+}
+
 /// What tells a browser to keep a session. `Lax` and not `Strict`, because links to holds come from mails and chats: a `Strict`
 /// cookie is not sent with them, and whoever has signed in would be asked to do it again. What `Strict` would add is there
 /// already: GET changes nothing, a browser sends a `Lax` cookie with no POST of another site, and such a POST is refused by
@@ -49,6 +69,17 @@ pub fn keep_session(settings: &Settings, session: &BrowserSession) -> String {
 #[must_use]
 pub fn forget_session(settings: &Settings) -> String {
     format!("{SESSION}=; HttpOnly; SameSite=Lax; Path=/; Max-Age=0{}", secure(settings))
+}
+
+/// What tells a browser to keep what it comes back from the identity provider with. `Lax`, because it comes from another site.
+#[must_use]
+pub fn keep_sign_in(settings: &Settings, (name, value): (&str, &str), lasts: Millis) -> String {
+    let path = format!("{}/sign-in", mount(settings));
+    format!(
+        "{name}={value}; HttpOnly; SameSite=Lax; Path={path}; Max-Age={}{}",
+        lasts.0 / 1000,
+        secure(settings)
+    )
 }
 
 /// Browsers send it over https only, where the server knows that it is reached so.

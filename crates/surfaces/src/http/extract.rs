@@ -148,13 +148,25 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
-        let Query(args) =
-            Query::try_from_uri(&parts.uri).map_err(|bad| Problem::bad_request(bad.body_text()))?;
+        let Query(args) = Query::try_from_uri(&parts.uri).map_err(|bad| wrong_query(&bad.body_text()))?;
         Ok(Args(args))
     }
 }
 
-/// The one variable segment of a path. What is no text is answered like the id of nothing.
+/// What is wrong with the parameters of an address, and which there are.
+fn wrong_query(said: &str) -> Problem {
+    let said = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
+    Problem::bad_request(match said.split_once(": unknown field `") {
+        Some((name, rest)) => {
+            let known = rest.split_once("expected ").map_or("none", |(_, known)| known);
+            let known = known.trim_start_matches("one of ");
+            format!("There is no parameter `{name}` at this address. Parameters that it has: {known}.")
+        }
+        None => format!("A parameter of this address is wrong: {said}."),
+    })
+}
+
+/// The one variable segment of a path. What is not text is answered like the id of nothing.
 #[derive(Debug)]
 pub struct Segment(pub String);
 
@@ -246,6 +258,29 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
+
+    #[test]
+    fn a_parameter_that_is_none_is_named_with_those_that_there_are() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Known {
+            q: Option<String>,
+            limit: Option<u32>,
+        }
+        let detail = |query: &str| {
+            let uri = format!("/?{query}").parse().unwrap();
+            let known = Query::<Known>::try_from_uri(&uri)
+                .map(|Query(known)| known.q.or(known.limit.map(|n| n.to_string())));
+            wrong_query(&known.unwrap_err().body_text()).detail
+        };
+        let text = detail("tol=x");
+        assert!(
+            text.contains("There is no parameter `tol` at this address. Parameters that it has: `q`"),
+            "{text}"
+        );
+        let text = detail("limit=x");
+        assert!(text.contains("A parameter of this address is wrong: limit: invalid digit"), "{text}");
+    }
 
     /// F24: told before anything is read, and brackets in strings do not count.
     #[test]

@@ -1,6 +1,6 @@
 //! Filters of lists of holds, as they stand in an address: the same words for pages and for the API.
 //!
-//! An empty value is no filter, because forms send one for each field. What cannot be understood is an error that names
+//! An empty value is not a filter, because forms send one for each field. What cannot be understood is an error that names
 //! what can, and an unknown filter is one too: a list that ignores half of what it was asked lies.
 
 use serde::Deserialize;

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The address of the client: the nearest one that is no trusted proxy. The peer's own where no header says it: one proxy
+/// The address of the client: the nearest one that is not a trusted proxy. The peer's own where no header says it: one proxy
 /// sets one of the two headers and lets the other one pass, so where both are there and differ, neither is believed.
 pub(super) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     if !is_trusted(peer, trusted) {
@@ -30,7 +30,7 @@ fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|network| network.contains(&address))
 }
 
-/// The last hop of a header that is no trusted proxy. None when there is no header, or when a hop cannot be read before one
+/// The last hop of a header that is not a trusted proxy. None when there is no header, or when a hop cannot be read before one
 /// is found: nobody vouches for what stands behind it.
 fn nearest(
     headers: &HeaderMap,

@@ -44,12 +44,19 @@ pub fn gate_text(view: &GateView, site: &str) -> String {
     let because = reason.map(|reason| format!(" Reason: {reason}")).unwrap_or_default();
     let at = url.map(|url| format!(" at {url}")).unwrap_or_default();
     let is_edited = view.decision.as_ref().is_some_and(|decision| decision.is_edited);
+    if view.is_question {
+        return question_text(view, &at, &because);
+    }
     match view.state {
         GateState::Allowed if is_edited => format!(
             "Approved with other arguments than you asked for. Run {tool} with exactly these: {}",
             gate_value(&view.arguments).get()
         ),
         GateState::Allowed => format!("Approved: {tool} may run with exactly these arguments, once."),
+        GateState::Held if view.expired_at.is_some() => format!(
+            "Not executed. {tool} waits for approval{at}. The time for a decision has passed; one that comes late still counts. Do \
+             something else, or repeat exactly this call later."
+        ),
         GateState::Held => format!(
             "Not executed. {tool} waits for approval{at}. Nobody has decided yet; do something else, or repeat exactly this \
              call later."
@@ -66,6 +73,23 @@ pub fn gate_text(view: &GateView, site: &str) -> String {
         GateState::OutcomeUnknown => format!(
             "Outcome unknown: {tool} may have run, and nobody knows what it did{at}. Do not run it again; a person looks at it."
         ),
+    }
+}
+
+/// The sentence for a model that asked a person something.
+fn question_text(view: &GateView, at: &str, because: &str) -> String {
+    match (view.state, &view.result) {
+        (GateState::Done, Some(ToolResult::Ok(answer))) => format!("Answered: {}", gate_value(answer).get()),
+        (GateState::Done, Some(ToolResult::Failed(_)) | None) | (GateState::Denied, _) => {
+            format!("Nobody answers the question.{because}")
+        }
+        (GateState::Expired, _) => "Nobody answered the question in time.".to_owned(),
+        (GateState::Withdrawn, _) => "The question was withdrawn.".to_owned(),
+        (GateState::Held | GateState::Allowed | GateState::Started | GateState::OutcomeUnknown, _) => {
+            format!(
+                "The question waits for an answer{at}. Nobody has answered yet; do something else, or ask exactly this again later."
+            )
+        }
     }
 }
 

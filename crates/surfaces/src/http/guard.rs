@@ -4,7 +4,7 @@
 //! request needs an API key or a token of the identity provider, as configured, except those that ask whether the server
 //! is up, and a browser that has signed in, which shows a cookie (`cookies.rs`). The `Host` check stops pages that point their own name at this server; the `Origin` check stops pages that
 //! post to it. A credential is always looked up; only those who fail often are throttled (`attempts.rs`), by the address of
-//! the client, which proxies that are trusted may name (`forwarded.rs`).
+//! the client, which proxies that are trusted may name (`forwarded.rs`). How often anybody may ask is `rates.rs`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,16 +13,41 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use standfast_engine::auth::{ApiKey, NotLetIn, Principal, Scope};
-use standfast_engine::settings::{Access, Auth};
+use standfast_engine::settings::{Access, Auth, LinkSignIn, Settings};
+use standfast_engine::{Activity, EngineError};
 
 use super::app::App;
 use super::attempts::{Attempts, Throttle};
 use super::problem::{Problem, ProblemDetails};
+use super::rates::Rates;
 use super::{cookies, forwarded};
 
 /// Paths that may be asked without saying who one is: by whoever watches the server, by servers that log people in, and by
 /// browsers whose user is about to say who they are.
-const OPEN: &[&str] = &["/healthz", "/readyz", "/login/client.json", SIGN_IN, "/sign-out"];
+const OPEN: &[&str] = &[
+    "/healthz",
+    "/readyz",
+    "/login/client.json",
+    SIGN_IN,
+    "/sign-in/start",
+    "/sign-in/callback",
+    "/sign-in/backchannel-logout",
+    "/sign-out",
+    SIGN_IN_OFFER,
+];
+
+/// What the command line asks before somebody signs in with it.
+const SIGN_IN_OFFER: &str = "/api/v1/sign-ins/offer";
+
+/// Where the command line shows an ID token, which says who it is.
+const SIGN_INS: &str = "/api/v1/sign-ins";
+
+/// How sessions of the command line begin, so that they are told from keys and tokens.
+pub(super) const COMMAND_LINE: &str = "sfs_";
+
+/// What a page asks for by itself while it is open: nobody need be there.
+const EVENTS: &str = "/events";
+const FRAGMENT: HeaderName = HeaderName::from_static("x-standfast-fragment");
 
 /// Where browsers sign in.
 const SIGN_IN: &str = "/sign-in";
@@ -33,11 +58,24 @@ const METRICS: &str = "/metrics";
 /// What agents ask before they run a call: their key may be for nothing else.
 const GATES: &str = "/api/v1/gates/";
 
+/// Where agents ask people over MCP, with the same keys, and reach MCP servers behind it.
+const MCP: &str = "/mcp";
+const MCP_SERVERS: &str = "/mcp/";
+
+/// Approval links, which say by their signature whom they are for.
+const LINKS: &str = "/link/";
+
+/// Clicks in chats, which their chat has signed: whether it did is seen where the secrets are.
+const CLICKS: [&str; 2] = ["/chat/slack/", "/chat/discord/"];
+
 /// Styles, icons and the script: the same for everybody.
 const ASSETS: &str = "/assets/";
 
 /// What agents say about themselves to everyone, below their addresses: how to reach them, and how to say who you are.
 const CARD: &str = "/.well-known/agent-card.json";
+
+/// Where a browser says that a request comes from.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The address of the client: the other end of the connection, or whom a trusted proxy there names.
 #[derive(Debug, Clone, Copy)]
@@ -47,11 +85,16 @@ pub struct Peer(pub IpAddr);
 #[derive(Debug, Clone, Copy)]
 pub struct HasTour;
 
+/// People can sign in at an identity provider of this name: for the page that a browser is shown instead of a no.
+#[derive(Debug, Clone)]
+pub struct SignInOffer(pub String);
+
 /// The door and what it remembers. The page where browsers sign in has it at hand: what is tried there counts as elsewhere.
 #[derive(Clone)]
 pub struct Door {
     app: App,
     attempts: Arc<Attempts>,
+    rates: Arc<Rates>,
 }
 
 /// What a caller was let in with, for whoever keeps them in for long.
@@ -68,7 +111,7 @@ impl Pass {
     /// be asked again.
     pub async fn renew(&self, app: &App, who: &mut Principal) -> bool {
         let Some(shown) = &self.0 else { return true };
-        match identify(app, &app.engine.settings().access.auth, shown).await {
+        match identify(app, &app.engine.settings().access.auth, shown, Activity::Background).await {
             Ok(now) => *who = now,
             Err(NotIdentified::CannotTell(_)) => {}
             Err(NotIdentified::Unknown) => return false,
@@ -79,7 +122,7 @@ impl Pass {
 
 impl Door {
     pub(super) fn new(app: &App) -> Door {
-        Door { app: app.clone(), attempts: Arc::default() }
+        Door { app: app.clone(), attempts: Arc::default(), rates: Arc::default() }
     }
 
     /// Whom a key or token stands for that somebody typed, and the token if it was one; a wrong one is counted.
@@ -88,16 +131,17 @@ impl Door {
         from: Option<Peer>,
         typed: &str,
     ) -> Result<(Principal, Option<String>), Problem> {
-        let Door { app, attempts } = self;
+        let Door { app, attempts, .. } = self;
         let auth = &app.engine.settings().access.auth;
         let credential = Credential::of(typed.trim());
         let identified = match &credential {
-            Some(credential) => identify(app, auth, credential).await,
-            None => Err(NotIdentified::Unknown),
+            // What the command line has is not for browsers.
+            Some(Credential::CommandLine(_)) | None => Err(NotIdentified::Unknown),
+            Some(credential) => identify(app, auth, credential, Activity::Person).await,
         };
         let token = match &credential {
             Some(Credential::Token(token)) => Some(token.clone()),
-            Some(Credential::Key(_) | Credential::Session(_)) | None => None,
+            Some(Credential::Key(_) | Credential::Session(_) | Credential::CommandLine(_)) | None => None,
         };
         match identified {
             Ok(who) => Ok((who, token)),
@@ -111,25 +155,31 @@ impl Door {
 
     /// Lets a request in with its principal, or says why not.
     pub(super) async fn let_in(&self, request: &mut Request) -> Result<(), Problem> {
-        let Door { app, attempts } = self;
+        let Door { app, attempts, rates } = self;
         let settings = app.engine.settings();
-        refuse_foreign(&settings.access, request.method(), request.headers())?;
+        refuse_foreign(&settings.access, request.method(), request.uri().path(), request.headers())?;
         if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
             let client = forwarded::client(peer, request.headers(), &settings.access.trusted_proxies);
             tracing::Span::current().record("from", tracing::field::display(client));
             request.extensions_mut().insert(Peer(client));
         }
+        let (limits, now) = (&settings.access.rates, app.engine.clock().now());
+        let from = request.extensions().get::<Peer>().map(|peer| peer.0);
+        rates.count_from(limits, request, from, now)?;
         if request.uri().path() == SIGN_IN {
             request.extensions_mut().insert(self.clone());
         }
         if settings.tour.is_some() {
             request.extensions_mut().insert(HasTour);
         }
-        if !is_open(request.method(), request.uri().path()) && !is_report(app, request) {
-            let from = request.extensions().get::<Peer>().map(|peer| peer.0);
+        let is_open = is_open(request.method(), request.uri().path()) || is_open_link(&settings, request);
+        if !is_open && !is_report(app, request) {
             let shown = shown(request.headers(), request.uri().path());
-            let (who, pass) = principal(app, attempts, from, shown).await?;
+            let is_background = request.uri().path() == EVENTS || request.headers().contains_key(FRAGMENT);
+            let activity = if is_background { Activity::Background } else { Activity::Person };
+            let (who, pass) = principal(app, attempts, from, (shown, activity)).await?;
             request.extensions_mut().insert(pass);
+            rates.count_of(limits, request, &who, now)?;
             // Looking is refused here, where no new route can forget it. Changes are the engine's to refuse.
             let may_look = who.has(Scope::RunsRead)
                 || narrower_scope(request.uri().path()).is_some_and(|scope| who.has(scope));
@@ -147,12 +197,23 @@ fn narrower_scope(path: &str) -> Option<Scope> {
     if path == METRICS {
         return Some(Scope::MetricsRead);
     }
-    path.starts_with(GATES).then_some(Scope::GatesOpen)
+    let is_mcp = path == MCP || path.starts_with(MCP_SERVERS);
+    (path.starts_with(GATES) || is_mcp).then_some(Scope::GatesOpen)
 }
 
 fn is_open(method: &Method, path: &str) -> bool {
     let is_card = || path == CARD || (path.starts_with("/v1/agents/") && path.ends_with(CARD));
-    OPEN.contains(&path) || (is_harmless(method) && (path.starts_with(ASSETS) || is_card()))
+    OPEN.contains(&path)
+        || (*method == Method::POST && path == SIGN_INS)
+        || (*method == Method::POST && CLICKS.iter().any(|prefix| path.starts_with(prefix)))
+        || (is_harmless(method) && (path.starts_with(ASSETS) || is_card()))
+}
+
+/// Approval links, unless their holders must have signed in as well. Where there are none, nobody need say who they are to
+/// hear it.
+fn is_open_link(settings: &Settings, request: &Request) -> bool {
+    let needs_sign_in = settings.links.as_ref().is_some_and(|links| links.sign_in == LinkSignIn::Required);
+    request.uri().path().starts_with(LINKS) && !needs_sign_in
 }
 
 /// Reports of outside jobs, which show by a signature that they may. Whether it is right is seen where the secrets are;
@@ -185,7 +246,7 @@ fn one(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     Some(values.next().map_or(first.to_str().unwrap_or_default(), |_| ""))
 }
 
-fn refuse_foreign(access: &Access, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+fn refuse_foreign(access: &Access, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Problem> {
     let host = one(headers, header::HOST).unwrap_or_default();
     if !is_ours(access, host) {
         let detail = "this server does not answer to this name: call it localhost, 127.0.0.1, [::1], the address it \
@@ -196,13 +257,24 @@ fn refuse_foreign(access: &Access, method: &Method, headers: &HeaderMap) -> Resu
     // https: whoever stands in front of this server may speak it.
     let is_ours =
         |origin: &str| ["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host));
-    match one(headers, header::ORIGIN) {
-        Some(origin) if !is_harmless(method) && !is_ours(origin) => {
-            let detail = "cross-origin requests cannot change anything here";
-            Err(Problem::new(StatusCode::FORBIDDEN, "wrong-origin", "Cross-origin request", detail))
-        }
-        Some(_) | None => Ok(()),
+    // A page that tells nobody where it was sends its form with the origin `null`; then only the browser knows where the form
+    // is from. Forms of links carry a token of their page as well, because over plain http it does not say.
+    let is_link = path.starts_with(LINKS);
+    let is_from_elsewhere = match one(headers, header::ORIGIN) {
+        Some("null") if is_link => !is_same_site(headers),
+        Some(origin) => !is_ours(origin),
+        None => is_link && !is_same_site(headers),
+    };
+    if is_from_elsewhere && !is_harmless(method) {
+        let detail = "cross-origin requests cannot change anything here";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "wrong-origin", "Cross-origin request", detail));
     }
+    Ok(())
+}
+
+/// Whether a browser says that a request comes from a page of this server, or says nothing about it.
+fn is_same_site(headers: &HeaderMap) -> bool {
+    matches!(one(headers, SEC_FETCH_SITE), None | Some("same-origin" | "none"))
 }
 
 /// Whether an authority (`host` or `host:port`) names this server.
@@ -251,7 +323,7 @@ async fn principal(
     app: &App,
     attempts: &Attempts,
     from: Option<IpAddr>,
-    shown: ShownCredential,
+    (shown, activity): (ShownCredential, Activity),
 ) -> Result<(Principal, Pass), Problem> {
     let auth = &app.engine.settings().access.auth;
     if matches!(auth, Auth::Local) {
@@ -261,12 +333,12 @@ async fn principal(
         // Whoever shows nothing has tried nothing: a browser comes so before its user signs in.
         ShownCredential::Nothing => return Err(unknown(auth)),
         ShownCredential::Header { credential, is_guessable } => (credential, is_guessable),
-        // An old session is no guess.
+        // An old session is not a guess.
         ShownCredential::Cookie(cookie) => (Some(Credential::Session(cookie)), false),
     };
     let credential = credential.map(Arc::new);
     let identified = match &credential {
-        Some(shown) => identify(app, auth, shown).await,
+        Some(shown) => identify(app, auth, shown, activity).await,
         None => Err(NotIdentified::Unknown),
     };
     match identified {
@@ -304,7 +376,8 @@ fn refuse(
 /// What people type, or scripts try: keys, and whatever a browser sends as a password. A token is signed, and wrong ones
 /// come from clocks and old sessions.
 fn is_guessable(authorization: &str) -> bool {
-    let is_token = matches!(credential(authorization), Some(Credential::Token(_)));
+    let is_token =
+        matches!(credential(authorization), Some(Credential::Token(_) | Credential::CommandLine(_)));
     let is_bearer = authorization.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer "));
     !(is_token && is_bearer)
 }
@@ -317,7 +390,20 @@ enum NotIdentified {
     CannotTell(Problem),
 }
 
-async fn identify(app: &App, auth: &Auth, shown: &Credential) -> Result<Principal, NotIdentified> {
+async fn identify(
+    app: &App,
+    auth: &Auth,
+    shown: &Credential,
+    activity: Activity,
+) -> Result<Principal, NotIdentified> {
+    let by_session = |found: Result<Result<Principal, NotLetIn>, EngineError>| match found {
+        Ok(found) => found.map_err(not_let_in),
+        Err(error) => {
+            tracing::error!(%error, "auth: could not look up a session");
+            let problem = cannot_tell("your session cannot be verified right now; retry", 1);
+            Err(NotIdentified::CannotTell(problem))
+        }
+    };
     match shown {
         Credential::Key(key) if auth.takes_keys() => match app.engine.identity().identify(key).await {
             Ok(who) => who.ok_or(NotIdentified::Unknown),
@@ -334,16 +420,12 @@ async fn identify(app: &App, auth: &Auth, shown: &Credential) -> Result<Principa
             None => Err(NotIdentified::Unknown),
         },
         Credential::Key(_) => Err(NotIdentified::Unknown),
-        Credential::Session(cookie) => match app.engine.identity().identify_browser(cookie).await {
-            Ok(found) => found.map_err(not_let_in),
-            Err(error) => {
-                tracing::error!(%error, "auth: could not look up a browser session");
-                Err(NotIdentified::CannotTell(cannot_tell(
-                    "your session cannot be verified right now; retry",
-                    1,
-                )))
-            }
-        },
+        Credential::Session(cookie) => {
+            by_session(app.engine.identity().identify_browser(cookie, activity).await)
+        }
+        Credential::CommandLine(token) => {
+            by_session(app.engine.identity().identify_command_line(token).await)
+        }
     }
 }
 
@@ -377,20 +459,24 @@ enum Credential {
     Token(String),
     /// The cookie of a browser that has signed in.
     Session(String),
+    /// What the command line has once somebody signed in with it.
+    CommandLine(String),
 }
 
 impl Credential {
-    /// The part of a key that is no secret.
+    /// The part of a key that is not a secret.
     fn prefix(&self) -> Option<&str> {
         match self {
             Credential::Key(key) => Some(key.prefix()),
-            Credential::Token(_) | Credential::Session(_) => None,
+            Credential::Token(_) | Credential::Session(_) | Credential::CommandLine(_) => None,
         }
     }
 
     fn of(text: &str) -> Option<Credential> {
         if text.starts_with("sf_") {
             ApiKey::parse(text).map(Credential::Key)
+        } else if let Some(session) = text.strip_prefix(COMMAND_LINE) {
+            Some(Credential::CommandLine(session.to_owned()))
         } else {
             (!text.is_empty()).then(|| Credential::Token(text.to_owned()))
         }
@@ -459,7 +545,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        refuse_foreign(access, &method, &headers).err().map(|problem| problem.status)
+        refuse_foreign(access, &method, "/", &headers).err().map(|problem| problem.status)
     }
 
     /// T21.
@@ -504,6 +590,31 @@ mod tests {
         }
     }
 
+    /// T21: the form of a link comes from a page that tells nobody where it was; where the browser says that it comes from
+    /// elsewhere, or any other path gets it, it is refused.
+    #[test]
+    fn t21_the_form_of_a_link_comes_from_its_own_page() {
+        for (path, origin, site, is_taken) in [
+            ("/link/x", Some("null"), Some("same-origin"), true),
+            ("/link/x", Some("null"), Some("none"), true),
+            ("/link/x", Some("null"), None, true),
+            ("/link/x", Some("null"), Some("cross-site"), false),
+            ("/link/x", Some("null"), Some("same-site"), false),
+            ("/link/x", None, Some("cross-site"), false),
+            ("/link/x", Some("http://localhost:8080"), Some("same-origin"), true),
+            ("/link/x", Some("https://evil.example"), None, false),
+            ("/link/x", Some("https://evil.example"), Some("same-origin"), false),
+            ("/approve/x", Some("null"), Some("same-origin"), false),
+            ("/sign-in", Some("null"), None, false),
+        ] {
+            let mut headers = HeaderMap::from_iter([(header::HOST, "localhost:8080".parse().unwrap())]);
+            headers.extend(origin.map(|origin| (header::ORIGIN, origin.parse().unwrap())));
+            headers.extend(site.map(|site| (SEC_FETCH_SITE, site.parse().unwrap())));
+            let taken = refuse_foreign(&Access::default(), &Method::POST, path, &headers).is_ok();
+            assert_eq!(taken, is_taken, "{path} {origin:?} {site:?}");
+        }
+    }
+
     /// T21: bound elsewhere, the server answers to its address and to the names it was given.
     #[test]
     fn elsewhere_names_must_be_given() {
@@ -542,10 +653,10 @@ mod tests {
     fn a_header_that_is_there_twice_fits_nothing() {
         let mut headers = HeaderMap::new();
         headers.append(header::HOST, "localhost".parse().unwrap());
-        assert!(refuse_foreign(&Access::default(), &Method::GET, &headers).is_ok());
+        assert!(refuse_foreign(&Access::default(), &Method::GET, "/", &headers).is_ok());
         headers.append(header::HOST, "localhost".parse().unwrap());
-        assert!(refuse_foreign(&Access::default(), &Method::GET, &headers).is_err());
-        assert!(refuse_foreign(&Access::default(), &Method::GET, &HeaderMap::new()).is_err());
+        assert!(refuse_foreign(&Access::default(), &Method::GET, "/", &headers).is_err());
+        assert!(refuse_foreign(&Access::default(), &Method::GET, "/", &HeaderMap::new()).is_err());
     }
 
     #[test]

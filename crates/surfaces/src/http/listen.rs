@@ -151,7 +151,7 @@ impl ServeOptions {
         };
         let Ok(Some((speaks, stream))) = first else { return };
         let stream = TokioIo::new(stream);
-        // What went wrong with it is the client's: it left, or it sent what is no request.
+        // What went wrong with it is the client's: it left, or it sent an invalid request.
         let ended = match speaks {
             ConnectionProtocol::Http1 => watcher.watch(self.http1.serve_connection(stream, service)).await,
             ConnectionProtocol::Http2 => {

@@ -5,6 +5,7 @@
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use standfast_core::time::Millis;
 use standfast_engine::auth::Scope;
 use utoipa::ToSchema;
 
@@ -48,6 +49,10 @@ pub struct ProblemDetails {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub scope: Option<Scope>,
+    /// How many seconds ago the caller may have signed in at the identity provider, where that was longer ago; sent as a
+    /// header as well (RFC 9470).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_age: Option<i64>,
     /// How the caller could say who they are; sent as headers.
     #[serde(skip)]
     pub challenges: &'static [&'static str],
@@ -57,6 +62,9 @@ pub struct ProblemDetails {
     /// Seconds after which to try again; sent as a header.
     #[serde(skip)]
     pub retry_after: Option<u32>,
+    /// The limit that was reached, and how much it allows in a minute; sent as headers.
+    #[serde(skip)]
+    pub rate: Option<(&'static str, u32)>,
 }
 
 /// The decision that a hold already has.
@@ -104,6 +112,13 @@ impl Problem {
         problem.with(ProblemDetails { scope: Some(scope), ..ProblemDetails::default() })
     }
 
+    /// The caller is known, and must have signed in more lately for this.
+    #[must_use]
+    pub fn stale_sign_in(max_age: Millis, detail: String) -> Problem {
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "stale-sign-in", "Sign in again", detail);
+        problem.with(ProblemDetails { max_age: Some(max_age.0 / 1000), ..ProblemDetails::default() })
+    }
+
     /// The request itself cannot be understood.
     #[must_use]
     pub fn bad_request(detail: impl Into<String>) -> Problem {
@@ -139,6 +154,16 @@ impl IntoResponse for Problem {
         response.headers_mut().insert(header::CONTENT_TYPE, media_type);
         for challenge in self.more.challenges {
             response.headers_mut().append(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        if let Some(max_age) = self.more.max_age {
+            let challenge = format!(
+                "Bearer realm=\"standfast\", error=\"insufficient_user_authentication\", \
+                 error_description=\"a more recent sign-in is needed\", max_age=\"{max_age}\""
+            );
+            let challenge = HeaderValue::from_str(&challenge);
+            response
+                .headers_mut()
+                .extend(challenge.ok().map(|challenge| (header::WWW_AUTHENTICATE, challenge)));
         }
         if let Some(seconds) = self.more.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

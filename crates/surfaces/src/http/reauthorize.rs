@@ -1,4 +1,4 @@
-//! Callers who stay for long: whether they would still be let in, and may still see what they hear of.
+//! Callers who stay for long: whether they would still be let in, and may still see what they follow.
 //!
 //! A key that is revoked or expires, and a token that runs out, so end the streams that were opened with them: before the
 //! next news, looked up at most once a second, and after ten seconds in any case. Who may see a run is looked at before
@@ -25,12 +25,12 @@ pub const INVALID: &str = "the key or token that this stream was opened with is 
 /// What a reader hears last who may not see the run any more.
 const UNSEEN: &str = "you no longer have access to this run";
 
-/// Somebody who was let in, and stays to hear of a run.
+/// Somebody who was let in, and stays to follow a run.
 pub struct Stay {
     app: App,
     pass: Pass,
     who: Principal,
-    /// What they hear of; none when it is lists of everything that they may see.
+    /// What they follow; none when it is lists of everything that they may see.
     run: Option<RunId>,
     /// What never changes of the run, once it was looked up.
     facts: Option<Facts>,
@@ -41,13 +41,13 @@ pub struct Stay {
 }
 
 impl Stay {
-    /// Whoever has just been let in with this, to hear of a run.
+    /// Whoever has just been let in with this, to follow a run.
     #[must_use]
     pub fn new(app: &App, pass: Pass, who: Principal, run: RunId) -> Stay {
         Stay::of(app, pass, who, Some(run))
     }
 
-    /// Whoever has just been let in with this, to hear of whatever they may see.
+    /// Whoever has just been let in with this, to follow whatever they may see.
     #[must_use]
     pub fn for_lists(app: &App, pass: Pass, who: Principal) -> Stay {
         Stay::of(app, pass, who, None)

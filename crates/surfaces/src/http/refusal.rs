@@ -41,6 +41,7 @@ pub fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
             Problem::new(StatusCode::CONFLICT, "session-closed", "The session is closed", error.to_string())
         }
         EngineError::MissingScope(scope) => Problem::missing_scope(*scope),
+        EngineError::StaleSignIn { max_age } => Problem::stale_sign_in(*max_age, error.to_string()),
         EngineError::NotFound => Problem::not_found(),
     }
 }
@@ -65,26 +66,8 @@ pub(crate) fn refused(about: Option<RunId>, refusal: &Refusal) -> Problem {
             let holds = open.iter().filter(|hold| about == Some(hold.run)).map(ToString::to_string).collect();
             problem.with(ProblemDetails { holds, ..ProblemDetails::default() })
         }
-        Refusal::Ended(_)
-        | Refusal::NotEnded
-        | Refusal::Expired(_)
-        | Refusal::NotAllowed(_)
-        | Refusal::WrongKind { .. }
-        | Refusal::Forbidden { .. }
-        | Refusal::NotExpired(_)
-        | Refusal::PastEnd(_)
-        | Refusal::CallNotReady(_)
-        | Refusal::StaleAttempt { .. }
-        | Refusal::Tampered { .. }
-        | Refusal::TooLate(_)
-        | Refusal::NotOrphanedYet { .. }
-        | Refusal::NotThinking
-        | Refusal::CallStarted(_)
-        | Refusal::WrongDriver
-        | Refusal::ClaimedByOther { .. }
-        | Refusal::NotClaimable
-        | Refusal::Cap { .. }
-        | Refusal::Erased => problem,
+        // Everything else is said by its text.
+        _ => problem,
     }
 }
 

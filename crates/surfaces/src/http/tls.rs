@@ -1,4 +1,4 @@
-//! The server's own TLS: a certificate from files, taken anew when they change, without a restart and without a connection
+//! The server's own TLS: a certificate from files, reloaded when they change, without a restart and without a connection
 //! that is lost.
 //!
 //! Knows certificates, not what is served behind them. rustls with aws-lc-rs, TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1.
@@ -73,7 +73,7 @@ impl ServerCertificate {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Takes the files anew whenever they change, for as long as it is polled. New files that cannot be used change
+    /// Reloads the files whenever they change, for as long as it is polled. New files that cannot be used change
     /// nothing.
     pub async fn keep_up(&self) {
         let mut seen = self.files();

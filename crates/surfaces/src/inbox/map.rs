@@ -23,7 +23,8 @@ use standfast_core::project::Phase;
 use standfast_core::run::{Run, Status, WaitKind, status as core_status};
 use standfast_core::time::Millis;
 use standfast_engine::{
-    ClaimTask, IdempotencyKey, InboxView, NewTask, Page, TaskList, TaskReport, TaskView, claimed_by,
+    ClaimTask, IdempotencyKey, InboxView, NewTask, Page, TaskList, TaskReport, TaskView, UnreadableRun,
+    claimed_by,
 };
 
 use super::wire::{self, InboxStats, Priority, PriorityWord, TaskStatus};
@@ -31,7 +32,7 @@ use crate::http::Problem;
 
 pub(super) use answers::{hold_to_resume, suspend_payload, wanted};
 pub(super) use calls::{call_result, calls, proposal};
-pub(super) use task::task;
+pub(super) use task::{task, unreadable};
 
 /// Tries of a task, unless its sender says otherwise (S4-28).
 const MAX_ATTEMPTS: u32 = 3;
@@ -94,8 +95,18 @@ pub(super) fn is_listed(run: &Run, below: &[(HoldId, HoldKind)], args: &wire::Ta
         && args.claimed_by.as_ref().is_none_or(|wanted| Some(wanted.as_str()) == claimed)
 }
 
+/// Whether one that cannot be read is one of those that were asked for: it has failed, and nobody has it.
+pub(super) fn is_listed_unreadable(found: &UnreadableRun, args: &wire::TasksArgs) -> bool {
+    let Some(task) = unreadable(found) else { return false };
+    args.status.is_none_or(|wanted| wanted == task.status)
+        && args.kind.as_ref().is_none_or(|kind| *kind == task.kind)
+        && args.priority.is_none_or(|priority| priority == task.priority)
+        && args.target_agent_id.as_ref().is_none_or(|wanted| Some(wanted) == task.target_agent_id.as_ref())
+        && args.claimed_by.is_none()
+}
+
 pub(super) fn tasks(page: &Page<TaskView>) -> wire::Tasks {
-    let tasks = page.items.iter().map(task).collect();
+    let tasks = page.items.iter().map(task).chain(page.unreadable.iter().filter_map(unreadable)).collect();
     wire::Tasks { tasks, next_cursor: page.next.map(|next| next.to_string()) }
 }
 

@@ -9,9 +9,10 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use standfast_core::id::RunId;
 use standfast_core::name::{AgentName, InboxName, WorkerName};
-use standfast_engine::auth::Principal;
+use standfast_engine::auth::{Principal, Scope};
 use standfast_engine::{
-    Decision, IdempotencyKey, ImpliedHold, NewSubscription, ShownHold, TaskReport, hears,
+    Decision, EngineError, IdempotencyKey, ImpliedHold, LookedUpTask, NewSubscription, ShownHold, TaskReport,
+    hears,
 };
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
@@ -19,7 +20,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::notices::TaskWebhook;
-use super::shown::ShownBody;
+use super::shown_tasks::ShownBody;
 use super::{calls, error, map, wire};
 use crate::http::{App, Args, Problem, Repeatable, Segment};
 
@@ -112,7 +113,9 @@ async fn tasks_of_inbox(
 ) -> ShownTasks<wire::Tasks> {
     let list = map::list(inbox_name(inbox)?, &args, args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX));
     let page = app.engine.inboxes().tasks(&who, list, |run, below| map::is_listed(run, below, &args)).await;
-    Ok(ShownBody::tasks(&app, &who, &page.map_err(no)?))
+    let mut page = page.map_err(no)?;
+    page.unreadable.retain(|found| map::is_listed_unreadable(found, &args));
+    Ok(ShownBody::tasks(&app, &who, &page))
 }
 
 /// Adds a task.
@@ -256,6 +259,10 @@ async fn resume_task(
 ) -> InboxResult<Json<wire::ResumedTask>> {
     let (inbox, run) = task_names(names)?;
     let snapshot = app.engine.inboxes().snapshot(&who, &inbox, run).await.map_err(no)?;
+    // Whoever decides nothing hears nothing of what is open.
+    if !who.has(Scope::HoldsDecide) {
+        return Err(no(EngineError::MissingScope(Scope::HoldsDecide)));
+    }
     // Who names a hold may answer it while other calls of the task still run (C36).
     let inboxes = app.engine.inboxes();
     let task = match body.hold_id {
@@ -381,7 +388,7 @@ async fn fail_task(
     report(&app, &who, names, &body.claim_id, map::failure(&body.error)?, once).await
 }
 
-/// A worker begins to work on what it has claimed: the task is in progress, and `task.started` is told.
+/// A worker begins to work on what it has claimed: the task is in progress, and `task.started` is sent.
 #[utoipa::path(
     post, path = "/{inboxId}/tasks/{taskId}/start", tag = "inbox",
     params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
@@ -413,7 +420,7 @@ async fn heartbeat_task(
     report(&app, &who, names, &body.claim_id, TaskReport::Heartbeat, once).await
 }
 
-/// Has a receiver told of tasks: `task.suspended` when somebody is asked, and what becomes of them. The secret is shown this
+/// Subscribes a receiver to tasks: `task.suspended` when somebody is asked, and what becomes of them. The secret is shown this
 /// once; everything else is done under `/api/v1/subscriptions`.
 #[utoipa::path(
     post, path = "/subscriptions", tag = "inbox", request_body = wire::Subscribe,
@@ -453,15 +460,20 @@ async fn report(
 }
 
 async fn view(app: &App, who: &Principal, inbox: &InboxName, run: RunId) -> ShownTasks<wire::Task> {
-    let task = app.engine.inboxes().task(who, inbox, run).await.map_err(no)?;
-    Ok(ShownBody::task(app, who, &task))
+    match app.engine.inboxes().look_up(who, inbox, run).await.map_err(no)? {
+        LookedUpTask::Task(task) => Ok(ShownBody::task(app, who, &task)),
+        LookedUpTask::Unreadable(found) => {
+            let failed = map::unreadable(&found).ok_or_else(Problem::not_found)?;
+            Ok(ShownBody::failed(app, who, failed))
+        }
+    }
 }
 
 pub(super) fn no(error: standfast_engine::EngineError) -> Problem {
     error::problem(&error)
 }
 
-/// What is no name at all is answered like the name of nothing.
+/// What is not a name at all is answered like the name of nothing.
 fn inbox_name(text: String) -> InboxResult<InboxName> {
     InboxName::new(text).map_err(|_| Problem::not_found())
 }

@@ -139,7 +139,7 @@ pub(super) struct TaskError {
     pub(super) message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) stack: Option<String>,
-    /// Whether it may pass by itself; without it that is told by the message.
+    /// Whether it may pass by itself; without it the message decides that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) retryable: Option<bool>,
 }
@@ -161,6 +161,10 @@ pub(super) struct NewCall {
     pub(super) context: Option<String>,
     /// Whether somebody is to be asked first; true unless given. The server's own rules may be stricter.
     pub(super) requires_approval: Option<bool>,
+    /// The JSON Schema of a tool that the worker brings itself. With it there can be standing approvals for the tool, which end
+    /// when it changes.
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub(super) input_schema: Option<Box<RawValue>>,
 }
 
 /// What came of a call: a result or an error.
@@ -183,7 +187,7 @@ pub(super) enum CallStatus {
     WaitingForApproval,
     /// The worker may run it, once, with the input that it has now.
     Approved,
-    /// It must not run: somebody said no.
+    /// It must not run: it was denied.
     Denied,
     /// It must not run: a rule forbids it, or it was not understood.
     Refused,
@@ -285,7 +289,7 @@ pub(super) struct Cancel {
     pub(super) reason: Option<String>,
 }
 
-/// Who is to be told of tasks.
+/// Who is notified of tasks.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schema(as = InboxSubscribe, example = json!({"url": "https://example.com/hooks/tasks", "agentId": "triage"}))]

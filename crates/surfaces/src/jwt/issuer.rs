@@ -1,43 +1,39 @@
-//! An identity provider: its keys as they were fetched last, and whom its tokens stand for.
+//! An identity provider: whom its tokens stand for, and whether people sign in there.
 //!
-//! Keys are fetched at the start, every `refresh`, and when a token names one that is not known; then at most every ten
-//! seconds, whoever asks, so that made-up names cannot make this server hammer its provider. While the provider is away
-//! the keys that are there are used until `max_age`. After that, and when there never were any, nobody can be told
-//! from anybody, so nobody is let in.
+//! When its keys are fetched and what happens while they cannot be is `key_source.rs`, what it publishes of itself
+//! `discovery.rs`, how people sign in `sign_in_client.rs`.
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use reqwest::{Client, Url};
-use standfast_core::time::{Millis, Timestamp};
-use standfast_engine::auth::{IdentityProvider, NotLetIn, Principal};
+use standfast_core::time::Millis;
+use standfast_engine::auth::{IdentityProvider, NotLetIn, Principal, SignInProvider};
 use standfast_engine::clock::Clock;
 
-use super::jwks::{self, BadAddress, Keys};
-use super::token::{Token, TokenRefusal, TokenRules};
+use super::discovery::Discovery;
+use super::jwks::{self, BadAddress};
+use super::key_source::{KeySource, KeysAddress};
+use super::sign_in_client::{SignInClient, SignInSettings};
+use super::token::{TokenRefusal, TokenRules};
 
-/// How long after a try, right or wrong, the next one may be.
+/// How long after a try to fetch keys, right or wrong, the next one may be.
 pub const TRY_AGAIN: Millis = Millis::seconds(10);
-
-/// How often the log says that keys cannot be fetched.
-const SAY_AWAY: Millis = Millis::seconds(300);
-
-/// How often the log says why a token was refused, above `debug`.
-const SAY_REFUSED: Millis = Millis::seconds(10);
 
 /// What is configured of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuerSettings {
-    /// Where it publishes its keys.
-    pub jwks_url: String,
+    /// Where it publishes its keys; without it, where its discovery document says.
+    pub jwks_url: Option<String>,
     /// How often they are fetched again.
     pub refresh: Millis,
     /// How long they may be used when they cannot be fetched again.
     pub max_age: Millis,
     /// What its tokens must be.
     pub rules: TokenRules,
+    /// How people sign in there, if they do.
+    pub sign_in: Option<SignInSettings>,
 }
 
 /// Why there is no provider.
@@ -54,11 +50,8 @@ pub enum BadIssuer {
 /// An identity provider.
 pub struct Issuer {
     settings: IssuerSettings,
-    url: Url,
-    client: Client,
-    kept: Mutex<CachedKeys>,
-    /// Held by whoever fetches; the others wait and use what it brought.
-    fetching: tokio::sync::Mutex<()>,
+    keys: Arc<KeySource>,
+    sign_in: Option<SignInClient>,
 }
 
 /// Why a token lets nobody in.
@@ -73,150 +66,43 @@ pub enum TokenError {
     },
 }
 
-#[derive(Default)]
-struct CachedKeys {
-    keys: Option<(Arc<Keys>, Timestamp)>,
-    /// When the last try ended.
-    tried_at: Option<Timestamp>,
-    is_away: bool,
-    said_away_at: Option<Timestamp>,
-    said_refused_at: Option<Timestamp>,
-    /// Tokens that were refused since then.
-    refused: u64,
-}
-
 impl Issuer {
     /// A provider of which nothing is known yet.
     pub fn new(settings: IssuerSettings) -> Result<Issuer, BadIssuer> {
-        let url = jwks::keys_address(&settings.jwks_url)?;
-        let client = jwks::client(&url)?;
-        Ok(Issuer { settings, url, client, kept: Mutex::default(), fetching: tokio::sync::Mutex::default() })
+        let (refresh, max_age) = (settings.refresh, settings.max_age);
+        let discovery = Arc::new(Discovery::new(&settings.rules.issuer, refresh, max_age));
+        let address = match &settings.jwks_url {
+            Some(url) => {
+                let url = jwks::keys_address(url)?;
+                KeysAddress::Fixed { client: jwks::client(&url)?, url }
+            }
+            None => KeysAddress::Discovered(discovery.clone()),
+        };
+        let keys = Arc::new(KeySource::new(address, refresh, max_age));
+        let sign_in = settings.sign_in.clone();
+        let sign_in = sign_in
+            .map(|sign_in| SignInClient::new(sign_in, settings.rules.clone(), keys.clone(), discovery));
+        Ok(Issuer { settings, keys, sign_in })
     }
 
     /// Whom a token stands for.
     pub async fn identify(&self, token: &str, clock: &Clock) -> Result<Principal, TokenError> {
         let checked = self.check(token, clock).await;
         if let Err(TokenError::Refused(why)) = &checked {
-            self.say_refused(why, clock.now());
+            self.keys.say_refused(why, clock.now());
         }
         checked
     }
 
     async fn check(&self, token: &str, clock: &Clock) -> Result<Principal, TokenError> {
-        let token = Token::parse(token)?;
-        let keys = match self.keys(clock.now()) {
-            Some(keys) => keys,
-            None => {
-                self.look_again(clock).await;
-                self.keys(clock.now()).ok_or_else(|| self.no_keys(clock.now()))?
-            }
-        };
-        match keys.check(&token) {
-            Err(TokenRefusal::UnknownKey(_)) => {
-                self.look_again(clock).await;
-                let keys = self.keys(clock.now()).ok_or_else(|| self.no_keys(clock.now()))?;
-                keys.check(&token)?;
-            }
-            checked => checked?,
-        }
+        let token = self.keys.signed(token, clock).await?;
         Ok(token.principal(&self.settings.rules, clock.now())?)
     }
 
     /// Fetches the keys now and then, for ever.
     pub async fn keep_fresh(&self, clock: &Clock) {
-        loop {
-            let fetched = {
-                let _alone = self.fetching.lock().await;
-                self.fetch(clock).await
-            };
-            let pause = match fetched {
-                FetchResult::Yes => self.settings.refresh,
-                FetchResult::No => self.settings.refresh.min(TRY_AGAIN),
-            };
-            clock.sleep(pause).await;
-        }
+        self.keys.keep_fresh(clock).await;
     }
-
-    /// Fetches the keys unless somebody just did.
-    async fn look_again(&self, clock: &Clock) {
-        let _alone = self.fetching.lock().await;
-        let tried_at = self.kept().tried_at;
-        if tried_at.is_none_or(|at| clock.now().since(at) >= TRY_AGAIN) {
-            self.fetch(clock).await;
-        }
-    }
-
-    async fn fetch(&self, clock: &Clock) -> FetchResult {
-        let asked_at = clock.now();
-        let fetched = jwks::fetch(&self.client, &self.url).await;
-        let now = clock.now();
-        let mut kept = self.kept();
-        kept.tried_at = Some(now);
-        match fetched {
-            Ok(keys) => {
-                if keys.len() == 0 {
-                    tracing::warn!(url = %self.url, "auth: the identity provider publishes no usable key; every token is refused");
-                } else if kept.is_away {
-                    tracing::info!(url = %self.url, "auth: fetched the keys of the identity provider again");
-                }
-                kept.is_away = false;
-                kept.said_away_at = None;
-                kept.keys = Some((Arc::new(keys), asked_at));
-                FetchResult::Yes
-            }
-            Err(error) => {
-                kept.is_away = true;
-                if kept.said_away_at.is_none_or(|at| now.since(at) >= SAY_AWAY) {
-                    kept.said_away_at = Some(now);
-                    let meanwhile = if self.is_usable(&kept, now) {
-                        "the cached keys are used until max_age"
-                    } else {
-                        "tokens get 503 until they are available"
-                    };
-                    tracing::warn!(url = %self.url, %error, "auth: could not fetch the keys of the identity provider; {meanwhile}");
-                }
-                FetchResult::No
-            }
-        }
-    }
-
-    /// The keys, unless they are too old.
-    fn keys(&self, now: Timestamp) -> Option<Arc<Keys>> {
-        let kept = self.kept();
-        if self.is_usable(&kept, now) { kept.keys.as_ref().map(|(keys, _)| keys.clone()) } else { None }
-    }
-
-    fn is_usable(&self, kept: &CachedKeys, now: Timestamp) -> bool {
-        kept.keys.as_ref().is_some_and(|(_, asked_at)| now.since(*asked_at) <= self.settings.max_age)
-    }
-
-    fn no_keys(&self, now: Timestamp) -> TokenError {
-        let since = self.kept().tried_at.map_or(Millis(0), |at| now.since(at));
-        TokenError::NoKeys { retry_after: Millis((TRY_AGAIN.0 - since.0).max(1000)) }
-    }
-
-    fn say_refused(&self, why: &TokenRefusal, now: Timestamp) {
-        let mut kept = self.kept();
-        kept.refused += 1;
-        if kept.said_refused_at.is_some_and(|at| now.since(at) < SAY_REFUSED) {
-            tracing::debug!(%why, "auth: token refused");
-            return;
-        }
-        tracing::warn!(%why, tokens = kept.refused, "auth: token refused; further ones are logged at debug for some seconds");
-        kept.said_refused_at = Some(now);
-        kept.refused = 0;
-    }
-
-    fn kept(&self) -> MutexGuard<'_, CachedKeys> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Whether keys came.
-#[derive(Clone, Copy)]
-enum FetchResult {
-    Yes,
-    No,
 }
 
 /// Two are the same when they are configured the same.
@@ -260,6 +146,10 @@ impl IdentityProvider for Issuer {
 
     fn keep_fresh<'a>(&'a self, clock: &'a Clock) -> BoxFuture<'a, ()> {
         Box::pin(Issuer::keep_fresh(self, clock))
+    }
+
+    fn sign_in(&self) -> Option<&dyn SignInProvider> {
+        self.sign_in.as_ref().map(|client| client as &dyn SignInProvider)
     }
 
     fn is_same(&self, other: &dyn IdentityProvider) -> bool {

@@ -28,7 +28,7 @@ const MAX_KEYS: usize = 100;
 /// Why an address cannot be that of an identity provider's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadAddress {
-    /// It is no address.
+    /// It is not an address.
     #[error("must be an address that begins with https://")]
     Unreadable,
     /// Whoever is on the way could put other keys in the place of the provider's.

@@ -93,6 +93,18 @@ pub enum TokenRefusal {
     /// It is not valid yet.
     #[error("it is not valid yet")]
     NotYet,
+    /// It is not for what it was shown for.
+    #[error("it is a token of another kind")]
+    Kind,
+    /// It was issued to another client.
+    #[error("it was issued to another client")]
+    Party,
+    /// It belongs to another sign-in.
+    #[error("its nonce is not that of this sign-in")]
+    Nonce,
+    /// The person signed in too long ago, or it does not say when.
+    #[error("it does not say that the person has just signed in")]
+    Stale,
 }
 
 /// A token whose signature has yet to be checked.
@@ -105,6 +117,8 @@ pub(super) struct Token<'a> {
     /// What the header says of both.
     pub(super) algorithm: Algorithm,
     pub(super) key_id: Option<String>,
+    /// What it says that it is.
+    pub(super) kind: Option<String>,
     claims: &'a str,
 }
 
@@ -131,16 +145,31 @@ impl<'a> Token<'a> {
             Some(Value::String(id)) if id.len() <= MAX_KEY_ID => Some(id.clone()),
             Some(_) => return Err(TokenRefusal::Unreadable("key id")),
         };
-        Ok(Token { signed, signature, algorithm: algorithm.ok_or_else(unknown)?, key_id, claims })
+        let kind = header.get("typ").and_then(Value::as_str).map(str::to_ascii_lowercase);
+        Ok(Token { signed, signature, algorithm: algorithm.ok_or_else(unknown)?, key_id, kind, claims })
+    }
+
+    pub(super) fn claims(&self) -> Result<Value, TokenRefusal> {
+        Ok(Value::Object(object(self.claims).ok_or(TokenRefusal::Unreadable("claims"))?))
     }
 
     /// Whom it stands for at this instant. Only for tokens whose signature was found right.
     pub(super) fn principal(&self, rules: &TokenRules, now: Timestamp) -> Result<Principal, TokenRefusal> {
-        let claims = Value::Object(object(self.claims).ok_or(TokenRefusal::Unreadable("claims"))?);
+        let claims = self.claims()?;
         let expires_at = check(&claims, rules, now)?;
+        // A logout token has the same issuer and may have the same audience, and stands for nobody.
+        if claims.get("events").is_some() || self.kind.as_deref().is_some_and(|kind| kind.contains("logout"))
+        {
+            return Err(TokenRefusal::Kind);
+        }
         // Without a time of issue the later end tells the later token.
         let issued_at = instant(&claims, "iat").ok().flatten().unwrap_or(expires_at);
         let named = |name: &str| TokenRefusal::Claim(name.to_owned());
+        // An address that nobody has verified is a name that anybody can give themselves.
+        let is_unverified = matches!(claims.get("email_verified"), Some(Value::Bool(false)));
+        if rules.user_claim == "email" && is_unverified {
+            return Err(named("email_verified"));
+        }
         let user = claim(&claims, &rules.user_claim).and_then(Value::as_str);
         let user = user.and_then(|user| UserId::new(user).ok()).ok_or_else(|| named(&rules.user_claim))?;
         let groups = words(&claims, &rules.groups_claim)?.unwrap_or_default();
@@ -157,7 +186,11 @@ impl<'a> Token<'a> {
         // A group whose name cannot be one names nobody here, so leaving it out takes nothing but rights.
         Ok(Principal {
             tenant,
-            by: Identification::Token { issued_at, expires_at: expires_at.plus(rules.skew) },
+            by: Identification::Token {
+                issued_at,
+                expires_at: expires_at.plus(rules.skew),
+                signed_in_at: instant(&claims, "auth_time")?,
+            },
             groups: groups.iter().filter_map(|name| GroupName::new(name).ok()).collect(),
             roles: roles.iter().filter_map(|name| RoleName::new(name).ok()).collect(),
             scopes: scopes(&claims)?,
@@ -172,12 +205,7 @@ fn check(claims: &Value, rules: &TokenRules, now: Timestamp) -> Result<Timestamp
     if claims.get("iss").and_then(Value::as_str) != Some(rules.issuer.as_str()) {
         return Err(TokenRefusal::Issuer);
     }
-    let is_meant = match claims.get("aud") {
-        Some(Value::String(audience)) => *audience == rules.audience,
-        Some(Value::Array(list)) => list.iter().any(|one| one.as_str() == Some(rules.audience.as_str())),
-        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => false,
-    };
-    if !is_meant {
+    if !is_meant(claims, &rules.audience) {
         return Err(TokenRefusal::Audience);
     }
     let expires_at = instant(claims, "exp")?.ok_or_else(|| TokenRefusal::Claim("exp".to_owned()))?;
@@ -190,8 +218,16 @@ fn check(claims: &Value, rules: &TokenRules, now: Timestamp) -> Result<Timestamp
     }
 }
 
+pub(super) fn is_meant(claims: &Value, audience: &str) -> bool {
+    match claims.get("aud") {
+        Some(Value::String(one)) => one == audience,
+        Some(Value::Array(list)) => list.iter().any(|one| one.as_str() == Some(audience)),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => false,
+    }
+}
+
 /// Seconds since 1970, with or without a fraction.
-fn instant(claims: &Value, name: &str) -> Result<Option<Timestamp>, TokenRefusal> {
+pub(super) fn instant(claims: &Value, name: &str) -> Result<Option<Timestamp>, TokenRefusal> {
     let Some(value) = claims.get(name) else { return Ok(None) };
     let whole = value.as_i64().map(|seconds| seconds.saturating_mul(1000));
     // Up to here a fraction of a number of milliseconds is exact enough, and the cast keeps it.
@@ -360,7 +396,11 @@ mod tests {
         let named = TokenRules { tenant_claim: Some("/org/id".into()), ..rules() };
         let who = of(&named, json!("acme")).unwrap();
         assert_eq!(who.tenant, Tenant::new("acme").unwrap());
-        let by = Identification::Token { issued_at: Timestamp(900_000), expires_at: Timestamp(2_060_000) };
+        let by = Identification::Token {
+            issued_at: Timestamp(900_000),
+            expires_at: Timestamp(2_060_000),
+            signed_in_at: None,
+        };
         assert_eq!(who.by, by);
         for tenant in [json!(null), json!(""), json!(7), json!(["acme"]), json!("a\nb")] {
             assert_eq!(of(&named, tenant.clone()), Err(TokenRefusal::Claim("/org/id".into())), "{tenant}");
@@ -430,6 +470,8 @@ mod tests {
             (json!({"groups": ["a", 7]}), TokenRefusal::Claim("groups".into())),
             (json!({"roles": {"admin": true}}), TokenRefusal::Claim("roles".into())),
             (json!({"scope": true}), TokenRefusal::Claim("scope".into())),
+            (json!({"auth_time": "now"}), TokenRefusal::Claim("auth_time".into())),
+            (json!({"events": {}}), TokenRefusal::Kind),
         ] {
             assert_eq!(stands_for(more.clone()), Err(refused), "{more}");
         }
@@ -495,5 +537,9 @@ mod tests {
         let who = claims_stand_for(&claims.to_string(), &rules).unwrap();
         assert_eq!(who.user.as_str(), "ann@example.org");
         assert_eq!((who.groups.len(), who.roles.len()), (1, 1));
+        let mut unverified = claims.clone();
+        unverified["email_verified"] = false.into();
+        let refused = claims_stand_for(&unverified.to_string(), &rules);
+        assert_eq!(refused, Err(TokenRefusal::Claim("email_verified".into())));
     }
 }

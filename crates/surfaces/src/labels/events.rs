@@ -7,6 +7,7 @@ use standfast_core::event::{AfterOrphan, Event, ReleaseReason};
 use standfast_core::hold::{Delegation, HoldKind, Resolution};
 use standfast_core::message::{Message, Part, Reply, ToolCall, ToolResult};
 use standfast_core::project::ResolutionKind;
+use standfast_core::reconcile::EffectAnswer;
 
 /// The label of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +107,15 @@ pub fn describe(event: &Event, kind: Option<HoldKind>) -> EventLabel {
                 AfterOrphan::Unknown => "the outcome stays unknown",
             };
             let because = orphaned.why.as_ref().map(|why| said("why", &super::unknown_because(Some(why))));
-            EventLabel::with(format!("Outcome of call {} unknown: {then}", orphaned.call), because)
+            let found = orphaned.reconciled.as_deref();
+            let happened = found.is_some_and(|found| found.says == EffectAnswer::Happened);
+            let title = if happened {
+                format!("Outcome of call {} was lost and looked up: it happened", orphaned.call)
+            } else {
+                format!("Outcome of call {} unknown: {then}", orphaned.call)
+            };
+            let looked_up = found.map(|found| said("looked up", &found.sentence()));
+            EventLabel::with(title, because.into_iter().chain(looked_up))
         }
         Event::CallContradicted(finished) => {
             let title =
@@ -116,13 +125,20 @@ pub fn describe(event: &Event, kind: Option<HoldKind>) -> EventLabel {
         Event::HoldOpened(opened) => {
             let reason = opened.ask.reason.as_deref().map(|reason| said("reason", reason));
             let question = opened.ask.question.as_ref().map(|question| labelled("question", question));
-            let title = format!("Held: {}", super::kind(opened.kind).to_lowercase());
+            let kind = match opened.ask.child {
+                Some(_) => "sub-run".to_owned(),
+                None => super::kind(opened.kind).to_lowercase(),
+            };
+            let title = format!("Held: {kind}");
             EventLabel::with(title, reason.into_iter().chain(question))
         }
         Event::HoldVoted(voted) => EventLabel::plain(match &voted.in_place_of {
             Some(place) => format!("{} approved in the place of {place}", voted.by),
             None => format!("{} approved", voted.by),
         }),
+        Event::HoldEdited(edited) if edited.asked_again => {
+            EventLabel::plain("Asked again, by what is there now; approvals so far are void")
+        }
         Event::HoldEdited(edited) => {
             EventLabel::with("Arguments edited", [labelled("arguments", &edited.edited.arguments)])
         }
@@ -227,6 +243,7 @@ mod tests {
             digest: None,
             message: None,
             grant: None,
+            origin: None,
         }))
     }
 

@@ -11,7 +11,7 @@ use standfast_core::refusal::Refusal;
 use standfast_engine::{EngineError, StoreError};
 
 use super::wire::ErrorBody;
-use crate::http::{Problem, ProblemDetails, RecordedDecision, Retelling, keep_advice, rfc3339, status};
+use crate::http::{Problem, ProblemDetails, ProblemWriter, RecordedDecision, keep_advice, rfc3339, status};
 
 /// What every path of this protocol begins with.
 pub const PREFIX: &str = "/tealagents/v1alpha1";
@@ -27,6 +27,7 @@ pub(super) fn problem(error: &EngineError) -> Problem {
         }
         EngineError::SessionClosed { .. } => (StatusCode::CONFLICT, None),
         EngineError::MissingScope(scope) => return Problem::missing_scope(*scope),
+        EngineError::StaleSignIn { max_age } => return Problem::stale_sign_in(*max_age, error.to_string()),
     };
     let detail = match error {
         EngineError::NotFound => return Problem::not_found(),
@@ -50,7 +51,8 @@ pub(super) fn problem(error: &EngineError) -> Problem {
         | EngineError::NoSuchAgent { .. }
         | EngineError::KeyReused { .. }
         | EngineError::SessionClosed { .. }
-        | EngineError::MissingScope(_) => error.to_string(),
+        | EngineError::MissingScope(_)
+        | EngineError::StaleSignIn { .. } => error.to_string(),
     };
     let problem = Problem::new(status, "refused", "Request refused", detail);
     problem.with(ProblemDetails { retry_after, ..ProblemDetails::default() })
@@ -77,8 +79,8 @@ pub(super) fn body(problem: &Problem) -> ErrorBody {
 
 /// Tells in this protocol's words what handlers and the door said in those of others.
 #[must_use]
-pub fn retells(request: &Request) -> Option<Retelling> {
-    request.uri().path().starts_with(PREFIX).then(|| Box::new(as_error) as Retelling)
+pub fn retells(request: &Request) -> Option<ProblemWriter> {
+    request.uri().path().starts_with(PREFIX).then(|| Box::new(as_error) as ProblemWriter)
 }
 
 fn as_error(problem: &Problem, response: &Response) -> Response {

@@ -27,6 +27,7 @@ use super::wire::{
     AuthChallenge, AuthChallengeResponse, ContentType, FunctionCall, HitlResponse, MultiModalItem,
     StateResponse, TaskAnswer, TaskStatus, TealAgentsResponse, TokenUsage, UserMessage,
 };
+use crate::http::rfc3339;
 
 pub(super) use answers::{Needs, needs, resolutions};
 pub(super) use items::task;
@@ -135,7 +136,8 @@ impl<'a> TaskLog<'a> {
     }
 }
 
-/// The first point behind `since` at which somebody is needed or the run has ended: how many appends that are.
+/// The first point behind `since` at which somebody is needed or the run has ended: how many appends that are, with those after it
+/// that say nothing but that the time to decide is over.
 pub(super) fn settled(run: RunId, appends: &[Vec<Envelope>], since: Seq) -> Option<usize> {
     let mut now: Option<Run> = None;
     for (index, append) in appends.iter().enumerate() {
@@ -147,7 +149,10 @@ pub(super) fn settled(run: RunId, appends: &[Vec<Envelope>], since: Seq) -> Opti
         }
         let Some(now) = now.as_ref().filter(|now| now.state.seq > since) else { continue };
         match status(now) {
-            Status::Held(WaitKind::Person | WaitKind::Auth) | Status::Ended(_) => return Some(index + 1),
+            Status::Held(WaitKind::Person | WaitKind::Auth) | Status::Ended(_) => {
+                let expired = appends[index + 1..].iter().take_while(|append| only_expires(append));
+                return Some(index + 1 + expired.count());
+            }
             Status::Held(WaitKind::External)
             | Status::Queued
             | Status::Claimed
@@ -156,6 +161,11 @@ pub(super) fn settled(run: RunId, appends: &[Vec<Envelope>], since: Seq) -> Opti
         }
     }
     None
+}
+
+/// Whether an append only marks holds as expired: they stay open, and what was asked is asked still.
+fn only_expires(append: &[Envelope]) -> bool {
+    append.iter().all(|envelope| matches!(&envelope.event, Event::HoldExpired(expired) if expired.kept))
 }
 
 /// The event that decided a request; none while something of it is open.
@@ -277,8 +287,19 @@ fn paused(task: TaskLog<'_>, waiting: TaskLog<'_>, site: &str) -> TaskAnswer {
         message: HITL,
         approval_url: format!("{url}?action=approve"),
         rejection_url: format!("{url}?action=reject"),
-        tool_calls: asked.iter().map(|(hold, _)| function_call(waiting, hold.key.call)).collect(),
+        tool_calls: asked.iter().map(|(hold, _)| asked_call(waiting, hold)).collect(),
     })
+}
+
+/// A call that waits. Where its time has passed, it says so, and until when a late answer is taken.
+fn asked_call(waiting: TaskLog<'_>, hold: &Hold) -> FunctionCall {
+    let mut call = function_call(waiting, hold.key.call);
+    let said = [
+        ("expired_at", hold.expired_at),
+        ("grace_ends_at", hold.expired_at.and_then(|_| hold.grace_ends_at())),
+    ];
+    call.metadata.extend(said.into_iter().filter_map(|(name, at)| Some((name.to_owned(), rfc3339(at?)))));
+    call
 }
 
 /// Where a login is asked for, as the tool that asks wrote it down; one object, or several.

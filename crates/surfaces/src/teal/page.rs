@@ -24,7 +24,7 @@ use super::wire::{ResumeArgs, ResumeBody};
 use crate::html::{PostedForm, Site, Templates, Token};
 use crate::http::{Problem, mount, rfc3339};
 use crate::labels;
-use crate::labels::hidden::is_hidden_in_lines;
+use crate::labels::hidden_characters::is_hidden_in_lines;
 
 static PAGES: LazyLock<Templates> =
     LazyLock::new(|| Templates::new(&[("request.html", include_str!("templates/request.html"))]));
@@ -85,6 +85,8 @@ struct Call {
     digest: Option<String>,
     opened: String,
     expires: Option<String>,
+    /// When it expired, if a late decision is still taken.
+    expired: Option<String>,
     decided: Option<DecisionRecord>,
     /// Whether it is answered on a page of its own.
     is_elsewhere: bool,
@@ -95,6 +97,8 @@ struct DecisionRecord {
     what: &'static str,
     by: String,
     at: String,
+    /// It came after the deadline.
+    late: bool,
 }
 
 /// The token of the browser that asks.
@@ -121,7 +125,7 @@ pub(super) async fn decide(
     request: Request,
 ) -> Result<Response, Problem> {
     let token = token(&request);
-    // Whoever may not see it is told so before anything about the form.
+    // Whoever may not see it gets that error before anything about the form.
     let view = asker.request(id).await?;
     let posted = match PostedForm::from_request(request, &()).await {
         Ok(posted) => posted,
@@ -238,10 +242,12 @@ fn call(view: &HoldView) -> Call {
         digest: row.digest.map(|digest| digest.to_string()),
         opened: rfc3339(row.opened_at),
         expires: row.expires_at.map(rfc3339),
+        expired: row.expired_at.filter(|_| row.closed.is_none()).map(rfc3339),
         decided: row.closed.as_ref().map(|closed| DecisionRecord {
             what: labels::decision(Some(row.kind), closed.how),
             by: labels::actor(&closed.by),
             at: rfc3339(closed.at),
+            late: view.late,
         }),
         is_elsewhere: row.closed.is_none() && needs_more,
     }

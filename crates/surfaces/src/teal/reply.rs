@@ -97,12 +97,12 @@ impl Asker {
         let engine = &self.app.engine;
         let below = match found {
             Some(found) => engine.reads().holds_below(found.run()).await,
-            None => engine.run(&self.who, task).await.map(|view| view.holds_below),
+            None => engine.reads().run(&self.who, task).await.map(|view| view.holds_below),
         };
         for (hold, _) in
             below.map_err(|error| problem(&error))?.iter().filter(|(_, kind)| map::is_asked(*kind))
         {
-            let log = engine.events(hold.run, Seq(0)).await.map_err(|error| problem(&error))?;
+            let log = engine.reads().events(hold.run, Seq(0)).await.map_err(|error| problem(&error))?;
             if let Some(run) = apply::fold(hold.run, &log).filter(asks) {
                 return Ok(Some((run, log)));
             }
@@ -114,7 +114,7 @@ impl Asker {
     pub(super) async fn root(&self, run: &Run) -> RunId {
         let (mut root, mut above) = (run.facts.id, run.facts.parent);
         while let Some(parent) = above {
-            let Ok(found) = self.app.engine.see(&self.who, parent.run).await else { break };
+            let Ok(found) = self.app.engine.reads().see(&self.who, parent.run).await else { break };
             (root, above) = (found.facts.id, found.facts.parent);
         }
         root
@@ -139,10 +139,15 @@ impl Asker {
         Ok((speaker, since.seq(log)))
     }
 
+    /// A task, also one whose rows cannot be read, if the caller may see it.
+    pub(super) async fn look_up(&self, task: RunId) -> Result<LookedUpRun, Problem> {
+        self.app.engine.reads().look_up(&self.who, task).await.map_err(|error| problem(&error))
+    }
+
     /// The task with its trail, and what of its own open holds that shows.
-    pub(super) async fn task(&self, task: RunId) -> Result<(AgentTask, Option<ShownHolds>), Problem> {
+    pub(super) async fn task(&self, found: LookedUpRun) -> Result<(AgentTask, Option<ShownHolds>), Problem> {
         let engine = &self.app.engine;
-        let snapshot = match engine.reads().look_up(&self.who, task).await.map_err(|error| problem(&error))? {
+        let snapshot = match found.whole().await {
             LookedUpRun::Run(snapshot) => snapshot,
             LookedUpRun::Quarantined(found) => {
                 let facts = found.facts.as_ref().ok_or_else(Problem::not_found)?;
@@ -190,7 +195,7 @@ fn asks(run: &Run) -> bool {
     }
 }
 
-/// A task that failed has no output: the client is told as of any other failure here.
+/// A task that failed has no output: the client gets an error as for any other failure here.
 fn failed(detail: String) -> Problem {
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "The task failed", detail)
 }

@@ -1,6 +1,6 @@
 //! Deciding a request: who may, what they say, and which task goes on with it.
 //!
-//! Mistakes are told in the order of C30: 401 at the door, then 404, 403, 422, 409. All open holds of the request are
+//! Mistakes are reported in the order of C30: 401 at the door, then 404, 403, 422, 409. All open holds of the request are
 //! decided in one, or none (S1-30); rules and authority are the engine's.
 
 use axum::http::StatusCode;
@@ -151,7 +151,7 @@ impl Asker {
                 reason: wish.reason.clone(),
                 above: Vec::new(),
             },
-            // There is nothing to answer any more: whatever is said, the recorded decision is told.
+            // There is nothing to answer any more: whatever is said, the recorded decision is the answer.
             Action::Approve if !is_open => {
                 DecisionSet::Each(meant.iter().map(|hold| approved(hold)).collect())
             }

@@ -4,6 +4,7 @@
 //! form is posted back to it. GET never decides.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -17,7 +18,7 @@ use standfast_core::name::{AgentName, SessionId};
 use standfast_core::refusal::Refusal;
 use standfast_core::time::Millis;
 use standfast_engine::auth::Principal;
-use standfast_engine::{EngineError, IdempotencyKey, NewRun};
+use standfast_engine::{EngineError, IdempotencyKey, LookedUpRun, NewRun};
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
@@ -62,7 +63,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .layer(from_fn(for_browsers))
 }
 
-/// A browser gets a token for its forms, and is told to load nothing from elsewhere; programs get neither.
+/// A browser gets a token for its forms, and a policy to load nothing from elsewhere; programs get neither.
 async fn for_browsers(request: Request, next: Next) -> Response {
     if !is_page(request.method(), request.headers()) {
         return next.run(request).await;
@@ -144,16 +145,12 @@ async fn task(
 ) -> Result<Response, Problem> {
     let asker = asker(app, who, &headers);
     let run: RunId = task.parse().map_err(|_| Problem::not_found())?;
-    let facts = asker.app.engine.see(&asker.who, run).await.map(|run| run.facts);
-    match facts {
-        Ok(facts) if facts.agent.as_str() != agent => Err(Problem::not_found()),
-        // What cannot be read is shown as failed.
-        Ok(_) | Err(EngineError::Store(_)) => {
-            let (task, showing) = asker.task(run).await?;
-            Ok(asker.shows(Json(task), showing))
-        }
-        Err(error) => Err(problem(&error)),
+    let found = asker.look_up(run).await?;
+    if found.facts().is_none_or(|facts| facts.agent.as_str() != agent) {
+        return Err(Problem::not_found());
     }
+    let (task, showing) = asker.task(found).await?;
+    Ok(asker.shows(Json(task), showing))
 }
 
 /// The answer to what was last said or decided, for whoever got 202 or lost it: waits as chat does, and begins nothing.
@@ -211,7 +208,7 @@ async fn response_sse(
 /// A task of this agent, if the caller may see it.
 async fn of_agent(asker: &Asker, agent: &str, task: &str) -> Result<RunId, Problem> {
     let run: RunId = task.parse().map_err(|_| Problem::not_found())?;
-    let facts = asker.app.engine.see(&asker.who, run).await.map_err(|error| problem(&error))?.facts;
+    let facts = asker.app.engine.reads().see(&asker.who, run).await.map_err(|error| problem(&error))?.facts;
     if facts.agent.as_str() == agent { Ok(run) } else { Err(Problem::not_found()) }
 }
 
@@ -256,7 +253,12 @@ async fn look(
     }
     let view = asker.request(&id).await?;
     let task = asker.root(view.snapshot.run()).await;
-    let (task, showing) = asker.task(task).await?;
+    let found = if task == view.snapshot.id() {
+        LookedUpRun::Run(Arc::new(view.snapshot))
+    } else {
+        asker.look_up(task).await?
+    };
+    let (task, showing) = asker.task(found).await?;
     Ok(asker.shows(Json(task), showing))
 }
 

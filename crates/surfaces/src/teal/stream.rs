@@ -1,6 +1,6 @@
 //! A task as a stream: pieces of the output while the model speaks, then the answer, and it closes.
 //!
-//! What is heard live may have gaps; with the whole reply in hand the rest of it is sent. Only where a model began anew
+//! What is heard live may have gaps; with the whole reply in hand the rest of it is sent. Only where a model started over
 //! can the pieces not be taken back; the answer has the whole output in any case. Comments keep the connection alive
 //! (S1-34).
 
@@ -82,7 +82,7 @@ struct Reply {
     turn: u32,
     /// What of it was told.
     told: String,
-    /// The number of the next piece; after a gap none is told until the whole reply is there.
+    /// The number of the next piece; after a gap none is sent until the whole reply is there.
     next: u32,
 }
 
@@ -90,7 +90,7 @@ impl Reply {
     /// What a piece adds to what was told.
     fn heard(&mut self, delta: &Delta) -> Option<String> {
         if delta.turn != self.turn || delta.no == 1 {
-            // A new turn, or a new try at this one: what was told of an older try cannot be taken back.
+            // A new turn, or a new try at this one: what was sent of an older attempt cannot be taken back.
             if delta.turn == self.turn && !self.told.is_empty() {
                 self.next = u32::MAX;
                 return None;
@@ -116,7 +116,7 @@ impl Reply {
 impl TealStream {
     async fn next(&mut self) -> Option<Event> {
         while self.ready.is_empty() && !self.is_over {
-            let (clock, poll) = (self.asker.app.engine.clock(), self.asker.app.engine.settings().fixed.poll);
+            let (clock, poll) = (self.asker.app.engine.clock(), self.asker.app.engine.fixed().poll);
             let heard = tokio::select! {
                 read = self.follower.news() => StreamWake::News(read),
                 () = clock.sleep(poll), if self.waits_below => StreamWake::Nothing,
@@ -137,7 +137,7 @@ impl TealStream {
             }
         }
         let next = self.ready.pop_front();
-        // With the last event, not after it: who has read that may already decide (see `http/written.rs`).
+        // With the last event, not after it: who has read that may already decide (see `http/written_answers.rs`).
         if let Some(showing) = self.showing.take_if(|_| self.is_over && self.ready.is_empty()) {
             self.asker.app.engine.shown().note_written(&self.asker.who, &[showing], None);
         }

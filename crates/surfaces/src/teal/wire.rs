@@ -283,4 +283,7 @@ pub(super) struct FunctionResult<'a> {
 pub(super) struct Decision<'a> {
     pub(super) action: &'a str,
     pub(super) request_id: &'a str,
+    /// It came after the deadline.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) late: bool,
 }

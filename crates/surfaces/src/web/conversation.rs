@@ -14,11 +14,12 @@ use axum::{Extension, Router};
 use serde::Deserialize;
 use standfast_core::command::{OnHold, Say};
 use standfast_core::digest;
+use standfast_core::hold::HoldKind;
 use standfast_core::id::RunId;
 use standfast_core::message::Message;
 use standfast_core::name::{AgentName, SessionId, UserId};
 use standfast_core::refusal::Refusal;
-use standfast_core::run::{Run, Status, WaitKind, status};
+use standfast_core::run::{Facts, Run, Status, WaitKind, status};
 use standfast_engine::auth::Principal;
 use standfast_engine::{
     EngineError, HoldView, IdempotencyKey, LookedUpRun, NewRun, RunList, SessionList, Snapshot,
@@ -27,7 +28,7 @@ use standfast_engine::{
 use super::addresses;
 use super::pages::conversation::{self as page, RunParts, SessionPage, SessionsPage};
 use super::routes::{PAGES, SETTLE, hold_id, see_other};
-use super::widget::{self, WidgetFailure};
+use super::widget::{self, WidgetFailure, WidgetParts};
 use crate::html::{Failure, PostedForm, Site, Token};
 use crate::http::{App, Args, Segment};
 
@@ -49,6 +50,7 @@ type CallerOf = Extension<Principal>;
 type Browser = Extension<Token>;
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ListArgs {
     cursor: Option<u64>,
     agent: Option<String>,
@@ -56,6 +58,7 @@ struct ListArgs {
 
 /// Which conversation of that name, and where to go on in it.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct SessionArgs {
     agent: Option<String>,
     owner: Option<String>,
@@ -113,8 +116,8 @@ async fn sessions(
         };
         let runs = engine.reads().runs(&who, list).await?.items;
         let Some(last) = runs.iter().find(|run| run.run.facts.owner == key.owner) else { continue };
-        let log = engine.reads().log(&who, last.run.facts.id, standfast_core::id::Seq(0)).await?;
-        items.push(page::session_item(&last.run, &log, now));
+        let opening = engine.reads().opening(&who, last.run.facts.id).await?;
+        items.push(page::session_item(&last.run, &opening, now));
     }
     let page = SessionsPage {
         sessions: items,
@@ -170,12 +173,18 @@ async fn show(
     };
     let mut shown = Vec::with_capacity(runs.len());
     let mut is_told = false;
+    let mut asks_somebody = false;
     for snapshot in &runs {
         let mut widgets = Vec::new();
-        for view in open_holds(app, who, snapshot).await? {
+        let views = open_holds(app, who, snapshot).await?;
+        // The last run says where the conversation stands.
+        asks_somebody =
+            views.iter().any(|view| view.ask.child.is_none() && view.row.kind != HoldKind::External);
+        for view in views {
             is_told |= failed.is_some_and(|failed| failed.hold == view.row.id);
             let action = decide_address(&address, &view.row.id.to_string());
-            widgets.push((view.row.id, widget::widget(&view, action, now, failed)));
+            let parts = WidgetParts { view: &view, action, now, tried: failed, who: Some(&who.user) };
+            widgets.push((view.row.id, widget::previewed(app, parts).await));
         }
         let log = snapshot.log().await.map_err(EngineError::from)?;
         shown.push(page::run(RunParts { run: snapshot.run(), log, now }, widgets));
@@ -186,13 +195,14 @@ async fn show(
     };
     let status_code = match &tried {
         Attempt::Nothing => StatusCode::OK,
-        Attempt::Decision(failed) => failed.failure.status,
+        Attempt::Decision(failed) => failed.status(),
         Attempt::Message { failure, .. } => failure.status,
     };
+    let is_kept = failed.is_some();
     let (kept, notice) = match tried {
         Attempt::Message { text, failure } => (text, Some(failure)),
         // Somebody else was faster: the hold has no widget any more that could say so.
-        Attempt::Decision(failed) if !is_told => (String::new(), Some(failed.failure)),
+        Attempt::Decision(failed) if !is_told => (String::new(), failed.failure),
         Attempt::Nothing | Attempt::Decision(_) => (String::new(), None),
     };
     let page = SessionPage {
@@ -205,9 +215,10 @@ async fn show(
         restart: format!("/sessions?agent={}", addresses::encoded(conversation.agent.as_str())),
         runs: shown,
         lost: lost.into_iter().map(|(run, why)| page::lost(run, &why)).collect(),
-        state: page::state(last),
+        state: page::state(last, asks_somebody),
         notice: notice.map(|failure| (failure.title, failure.text)),
         kept,
+        is_kept,
         is_first_page: cursor.is_none(),
     };
     Ok(PAGES.page(status_code, "session.html", &Site::of(who, token), &page))
@@ -248,7 +259,7 @@ async fn open_holds(app: &App, who: &Principal, snapshot: &Snapshot) -> Result<V
         views.push(app.engine.reads().hold_view(who, snapshot, id).await?);
     }
     for (id, _) in app.engine.reads().holds_below(run).await? {
-        match app.engine.hold(who, id).await {
+        match app.engine.reads().hold(who, id).await {
             Ok(view) => views.push(view),
             Err(EngineError::NotFound) => {}
             Err(error) => return Err(error.into()),
@@ -263,24 +274,24 @@ async fn start(
     Extension(who): CallerOf,
     posted: PostedForm,
 ) -> Result<Response, Failure> {
-    let id = begin(&app, &who, &posted).await?;
-    let run = app.engine.reads().see(&who, id).await?;
-    let facts = &run.facts;
+    let facts = begin(&app, &who, &posted).await?;
     Ok(see_other(&addresses::session(&facts.session, &facts.agent, &facts.owner)))
 }
 
 /// Starts the run that a form asks for; comes back when it rests, or after a moment. A form that is sent twice starts one.
-pub(super) async fn begin(app: &App, who: &Principal, posted: &PostedForm) -> Result<RunId, Failure> {
+pub(super) async fn begin(app: &App, who: &Principal, posted: &PostedForm) -> Result<Facts, Failure> {
     let invalid = |text: &str| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "No run was started", text);
     let agent = AgentName::new(posted.get("agent").unwrap_or_default());
     let agent = agent.map_err(|_| invalid("Choose an agent."))?;
     let input = posted.get("input").filter(|input| !input.trim().is_empty());
     let input = input.ok_or_else(|| invalid("Enter what the agent should do."))?;
     let once = once(posted, "/sessions");
-    let id =
-        app.engine.start(who, NewRun { agent, session: None, message: Message::text(input), once }).await?;
-    app.engine.reads().settled_run(who, id, SETTLE).await?;
-    Ok(id)
+    let id = app
+        .engine
+        .submit()
+        .start(who, NewRun { agent, session: None, message: Message::text(input), once })
+        .await?;
+    Ok(app.engine.reads().settled_run(who, id, SETTLE).await?.run.facts.clone())
 }
 
 /// Says something: to the run that is going on, or as the beginning of the next one.
@@ -326,15 +337,16 @@ async fn speak(
     // The task that the page showed (S0-70), if it is one of this conversation and still goes on.
     let task = posted.get("task").and_then(|task| task.parse::<RunId>().ok());
     if let Some(task) = task {
-        let run = match app.engine.reads().see(who, task).await {
-            Ok(run) => Some(run),
+        let found = match app.engine.reads().snapshot(who, task).await {
+            Ok(snapshot) => Some(snapshot),
             Err(EngineError::NotFound) => None,
             Err(error) => return Err(error),
         };
         let is_here = |run: &Run| run.facts.session == *session && run.facts.agent == *agent;
-        if run.as_ref().is_some_and(|run| is_here(run) && run.outcome().is_none()) {
+        let goes_on = |run: &Run| is_here(run) && run.outcome().is_none();
+        if let Some(snapshot) = found.filter(|snapshot| goes_on(snapshot.run())) {
             let say = Say { message: Message::text(text), on_hold: OnHold::Refuse };
-            match app.engine.say(who, task, say, once.clone()).await {
+            match app.engine.submit().say_on(who, &snapshot, say, once.clone()).await {
                 Ok(_) => return Ok(task),
                 // It ended while somebody typed: what they say begins the next one.
                 Err(EngineError::Refused(Refusal::Ended(_))) => {}
@@ -344,7 +356,7 @@ async fn speak(
     }
     let new =
         NewRun { agent: agent.clone(), session: Some(session.clone()), message: Message::text(text), once };
-    app.engine.start(who, new).await
+    app.engine.submit().start(who, new).await
 }
 
 /// Decides one hold of a conversation; the others are not touched (S0-74).
@@ -368,6 +380,7 @@ async fn decide(
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct TaskArgs {
     task: String,
 }

@@ -5,8 +5,8 @@
 
 use axum::http::StatusCode;
 use standfast_core::id::HoldId;
-use standfast_engine::EngineError;
 use standfast_engine::auth::Principal;
+use standfast_engine::{EngineError, HoldView, RestTicket, Snapshot};
 
 use super::forms::{self, Mistake};
 use super::routes::SETTLE;
@@ -28,6 +28,20 @@ impl Objection {
     }
 }
 
+/// Waits a moment until a decided run rests. One that is driven elsewhere goes on when whoever drives it looks again, which nobody
+/// waits for here.
+pub(super) async fn settled(
+    app: &App,
+    who: &Principal,
+    snapshot: &Snapshot,
+    rest: Option<RestTicket>,
+) -> Result<(), EngineError> {
+    if !snapshot.run().facts.driver.is_elsewhere() {
+        app.engine.reads().settled(who, snapshot.id(), rest, SETTLE).await?;
+    }
+    Ok(())
+}
+
 /// Decides; comes back when the run rests, or after a moment.
 pub(super) async fn decide(
     app: &App,
@@ -37,13 +51,23 @@ pub(super) async fn decide(
 ) -> Result<Result<(), Objection>, Failure> {
     let snapshot = app.engine.reads().snapshot(who, hold.run).await?;
     let view = app.engine.reads().hold_view(who, &snapshot, hold).await?;
-    let decision = match forms::decision(&view, posted) {
+    decide_on(app, who, (&snapshot, &view), posted).await
+}
+
+/// The same, on what the caller has read of the run and of its hold.
+pub(super) async fn decide_on(
+    app: &App,
+    who: &Principal,
+    (snapshot, view): (&Snapshot, &HoldView),
+    posted: &PostedForm,
+) -> Result<Result<(), Objection>, Failure> {
+    let decision = match forms::decision(view, posted) {
         Ok(decision) => decision,
         Err(mistake) => return Ok(Err(Objection::of(mistake))),
     };
-    match app.engine.submit().decide_on(who, decision.into(), &snapshot).await {
+    match app.engine.submit().decide_on(who, decision.into(), snapshot).await {
         Ok(accepted) => {
-            app.engine.reads().settled(who, hold.run, accepted.rest, SETTLE).await?;
+            settled(app, who, snapshot, accepted.rest).await?;
             Ok(Ok(()))
         }
         Err(EngineError::NotFound) => Err(Failure::not_found()),
@@ -56,6 +80,7 @@ pub(super) async fn decide(
                 | EngineError::KeyReused { .. }
                 | EngineError::SessionClosed { .. }
                 | EngineError::MissingScope(_)
+                | EngineError::StaleSignIn { .. }
                 | EngineError::NotFound => None,
             };
             Ok(Err(Objection { failure: error.into(), pointer }))

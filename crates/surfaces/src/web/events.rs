@@ -53,7 +53,7 @@ struct Change<'a> {
     run: Option<&'a str>,
 }
 
-/// A piece of what a model is just saying.
+/// Tokens that a model is streaming.
 #[derive(Debug, Serialize)]
 struct Words {
     turn: u32,
@@ -170,7 +170,7 @@ impl PageReader {
         }
     }
 
-    /// The events of a run are one piece of news, whose id is the last of them; words are told one by one.
+    /// The events of a run are one piece of news, whose id is the last of them; words are sent one by one.
     fn tell(&mut self, news: Vec<News>) {
         let run = self.follower.as_ref().map(|(run, _)| run.to_string());
         let mut last = None;
@@ -200,7 +200,7 @@ impl PageReader {
         false
     }
 
-    /// The last thing that somebody hears who may not hear more; the page then asks for itself, and is told why.
+    /// The last event of somebody who may not see more; the page then asks for itself, and gets the reason.
     fn shut_out(&mut self, why: &'static str) -> Event {
         self.is_over = true;
         Event::default().event("gone").data(why)
@@ -222,7 +222,7 @@ async fn news(follower: &mut Option<(RunId, Follower)>) -> Result<Vec<News>, ()>
 /// Changes of runs, as they come.
 struct Changes {
     receiver: Receiver<RunId>,
-    /// Those that nobody was told of yet, and until when they are gathered. Kept here, so that whoever breaks off waiting loses
+    /// Those that were not sent yet, and until when they are gathered. Kept here, so that whoever breaks off waiting loses
     /// none.
     gathered: Option<(Instant, BTreeSet<RunId>)>,
     /// Too many came to know which.

@@ -2,7 +2,7 @@
 //! the order they are written.
 //!
 //! Anything else is answered as JSON in a text box. The form only helps: what was entered is put together as JSON text
-//! and the engine checks it against the whole schema; what is wrong is told at its field.
+//! and the engine checks it against the whole schema; what is wrong is shown at its field.
 
 use std::fmt;
 
@@ -52,6 +52,8 @@ pub(super) struct Field {
     pub(super) is_required: bool,
     /// Whether a browser insists on it: not within something that may be left out.
     pub(super) must_fill: bool,
+    /// How many entries a list must have.
+    pub(super) at_least: usize,
     pub(super) kind: Kind,
     /// What browsers make of it: text, date, email, url.
     pub(super) input_type: &'static str,
@@ -166,7 +168,7 @@ impl Field {
         list.fields
     }
 
-    /// What was entered, as JSON; none when nothing was. What is no number stays a text, for the schema to refuse.
+    /// What was entered, as JSON; none when nothing was. What is not a number stays a text, for the schema to refuse.
     fn entered(&self, posted: &PostedForm) -> Option<RawJson> {
         match self.kind {
             Kind::Object => {
@@ -266,7 +268,7 @@ impl Field {
         }
     }
 
-    /// The field that a pointer means. What is missing is told of the object that it is missing in: then the member that
+    /// The field that a pointer means. What is missing is shown at the object that it is missing in: then the member that
     /// the text names.
     fn nearest(&mut self, pointer: &str, text: &str) -> Option<&mut Field> {
         let is_above = pointer == self.pointer || pointer.starts_with(&format!("{}/", self.pointer));
@@ -312,6 +314,8 @@ struct FieldSchema {
     #[serde(default)]
     required: Vec<String>,
     items: Option<RawJson>,
+    #[serde(rename = "minItems", default)]
+    at_least: usize,
 }
 
 fn field(
@@ -339,6 +343,7 @@ fn field(
         description: read.description.clone(),
         is_required: needed == FieldNeed::Yes,
         must_fill: needed == FieldNeed::Yes,
+        at_least: read.at_least,
         kind: Kind::Text,
         input_type: match read.format.as_deref() {
             Some("date") => "date",
@@ -431,7 +436,7 @@ impl Field {
 
     fn resize_if_list(&mut self) {
         if self.kind == Kind::List {
-            self.resize(1);
+            self.resize(self.at_least);
         }
     }
 

@@ -11,11 +11,19 @@ use standfast_engine::{Decision, HoldView, IdempotencyKey};
 
 use super::fields::AnswerForm;
 use crate::html::PostedForm;
-use crate::labels::hidden::escaped_json;
+use crate::labels::hidden_characters::escaped_json;
 
 /// Why a form says nothing that could be decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mistake(pub(super) String);
+
+/// What the button of a list says before the name of the list; it decides nothing.
+const MORE: &str = "more:";
+
+/// Whether a form asks for one more entry of a list.
+pub(super) fn asks_for_more(posted: &PostedForm) -> bool {
+    posted.get("decision").is_some_and(|word| word.starts_with(MORE))
+}
 
 /// The decision that a form is.
 pub(super) fn decision(view: &HoldView, posted: &PostedForm) -> Result<Decision, Mistake> {

@@ -14,12 +14,12 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::Principal;
 use standfast_engine::{
     ArgumentPath, Freedom, GrantCondition, GrantError, GrantProposal, GrantReach, GrantRequest, GrantState,
-    GrantView, HoldView,
+    GrantView, HoldView, Snapshot,
 };
 
-use super::forms;
 use super::pages::ShownInstant;
-use super::routes::{Browser, CallerOf, PAGES, SETTLE, hold_id, see_other};
+use super::routes::{Browser, CallerOf, PAGES, hold_id, see_other};
+use super::{deciding, forms};
 use crate::html::{Failure, PostedForm, Site};
 use crate::http::{App, Segment, parse_rfc3339, rfc3339};
 use crate::labels::grant_rule as lines;
@@ -118,15 +118,17 @@ async fn offer(
     Query(entered): Query<Vec<(String, String)>>,
 ) -> Result<Response, Failure> {
     let id = hold_id(&id)?;
-    let view = app.engine.hold(&who, id).await?;
-    let exact = app.engine.grants().propose(&who, id, &GrantRequest::default()).await;
+    let (reads, grants) = (app.engine.reads(), app.engine.grants());
+    let snapshot = reads.snapshot(&who, id.run).await?;
+    let view = reads.hold_view(&who, &snapshot, id).await?;
+    let exact = grants.propose_on(&who, id, &GrantRequest::default(), &snapshot).await;
     let exact = exact.map_err(no_grant)?;
     let (entered, now) = (GrantFields(entered), app.engine.clock().now());
     let (rule, problem) = match entered.get("uses") {
         None => (None, None),
         Some(_) => match request(&entered, &exact, now) {
             Err(why) => (None, Some(why)),
-            Ok(request) => match app.engine.grants().propose(&who, id, &request).await {
+            Ok(request) => match grants.propose_on(&who, id, &request, &snapshot).await {
                 Ok(proposal) => (Some(rule(&proposal)), None),
                 Err(error @ GrantError::Engine(_)) => return Err(no_grant(error)),
                 Err(error) => (None, Some(error.to_string())),
@@ -242,11 +244,13 @@ async fn approve(
 ) -> Result<Response, Failure> {
     let id = hold_id(&id)?;
     let invalid = |text: &str| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid input", text);
-    let view = app.engine.hold(&who, id).await?;
+    let (reads, grants) = (app.engine.reads(), app.engine.grants());
+    let snapshot = reads.snapshot(&who, id.run).await?;
+    let view = reads.hold_view(&who, &snapshot, id).await?;
     let decision = decision(&view, &posted).map_err(|forms::Mistake(text)| invalid(&text))?;
     let shown = posted.get("grant_digest").and_then(|text| text.parse().ok());
     let shown = shown.ok_or_else(|| invalid("The form is incomplete. Reload the page."))?;
-    let request = match app.engine.grants().propose(&who, id, &GrantRequest::default()).await {
+    let request = match grants.propose_on(&who, id, &GrantRequest::default(), &snapshot).await {
         Ok(exact) => {
             let mut fields = vec!["uses".to_owned(), "until".into(), "same_session".into()];
             fields.extend((0..exact.conditions.len()).map(field));
@@ -256,9 +260,9 @@ async fn approve(
         }
         Err(error) => return Err(no_grant(error)),
     };
-    let accepted = app.engine.grants().approve(&who, decision, &request, shown).await;
+    let accepted = grants.approve_on(&who, decision, (&request, shown), &snapshot).await;
     let accepted = accepted.map_err(no_grant)?;
-    app.engine.reads().settled(&who, id.run, accepted.rest, SETTLE).await?;
+    deciding::settled(&app, &who, &snapshot, accepted.rest).await?;
     Ok(see_other("/grants"))
 }
 
@@ -341,13 +345,19 @@ fn no_grant(error: GrantError) -> Failure {
 }
 
 /// Where a hold page leads to for further calls like this one; none where there would be no rule.
-pub(super) async fn offer_of(app: &App, who: &Principal, view: &HoldView) -> Option<String> {
+pub(super) async fn offer_of(
+    app: &App,
+    who: &Principal,
+    view: &HoldView,
+    snapshot: &Snapshot,
+) -> Option<String> {
     let settings = app.engine.settings();
-    let takes = settings.agents.get(&view.row.agent).is_some_and(|agent| agent.rules.takes_grants());
+    let agent = settings.configured_or_built_in(&view.row.agent);
+    let takes = agent.is_some_and(|agent| agent.rules.takes_grants());
     if !takes || !view.may_decide || view.row.closed.is_some() {
         return None;
     }
     let id = view.row.id;
-    app.engine.grants().propose(who, id, &GrantRequest::default()).await.ok()?;
+    app.engine.grants().propose_on(who, id, &GrantRequest::default(), snapshot).await.ok()?;
     Some(format!("/approve/{id}/grant"))
 }

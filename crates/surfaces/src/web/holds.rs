@@ -12,7 +12,7 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 use standfast_core::id::HoldId;
 use standfast_engine::auth::Principal;
-use standfast_engine::{EngineError, HoldView};
+use standfast_engine::{EngineError, HoldView, Snapshot};
 
 use super::deciding::{self, Objection};
 use super::media;
@@ -74,7 +74,7 @@ async fn raw(
     Extension(who): CallerOf,
     Segment(id): Segment,
 ) -> Result<Response, Failure> {
-    let view = app.engine.hold(&who, hold_id(&id)?).await?;
+    let view = app.engine.reads().hold(&who, hold_id(&id)?).await?;
     let arguments = view.arguments.ok_or_else(Failure::not_found)?;
     let headers = media::harmless("text/plain; charset=utf-8", "inline; filename=\"arguments.json\"");
     Ok((StatusCode::OK, headers, arguments.text().to_owned()).into_response())
@@ -93,7 +93,7 @@ async fn file(
     Segment(id): Segment,
     Args(FileArgs { at }): Args<FileArgs>,
 ) -> Result<Response, Failure> {
-    let view = app.engine.hold(&who, hold_id(&id)?).await?;
+    let view = app.engine.reads().hold(&who, hold_id(&id)?).await?;
     let arguments = view.arguments.ok_or_else(Failure::not_found)?;
     media::serve(arguments.text(), &at)
 }
@@ -108,7 +108,7 @@ async fn decide(
     let id = hold_id(&id)?;
     let visitor = Visitor { app: &app, who: &who, token: &token };
     let args = HoldArgs { from: posted.get("from"), done: None };
-    if posted.get("decision").is_some_and(|word| word.starts_with("more:")) {
+    if forms::asks_for_more(&posted) {
         let tried = FailedDecision { posted: &posted, failure: None, pointer: None };
         return visitor.hold_page(id, &args, Some(tried)).await;
     }
@@ -278,24 +278,30 @@ impl Visitor<'_> {
         let Visitor { app, who, token } = self;
         let reads = app.engine.reads();
         let snapshot = reads.snapshot(who, id.run).await?;
-        let mut view = reads.hold_view(who, &snapshot, id).await?;
-        if view.row.closed.is_none() {
-            view.drift = reads.hold(who, id).await?.drift;
-        }
+        let view = match snapshot.run().hold(id.key) {
+            Some(_) => reads.views().hold_with_drift(who, &snapshot, id).await?,
+            None => reads.hold_view(who, &snapshot, id).await?,
+        };
         let receipt = match view.row.closed {
             Some(_) => Some(reads.receipt_in(&snapshot, id).await?),
             None => None,
         };
+        let root = match view.path.first() {
+            // Whoever may see a sub-run may not be let into the run above it.
+            Some((root, _)) => reads.opening(who, *root).await.unwrap_or_default(),
+            None => Vec::new(),
+        };
         let parts = HoldPageParts {
             run: snapshot.run(),
+            root: &root,
             view: &view,
             who: &who.user,
             log: snapshot.log().await.map_err(EngineError::from)?,
-            preview: reads.views().preview(&snapshot, &view).await,
+            preview: reads.views().preview(&view).await,
             receipt: receipt.as_ref(),
             queue: self.queue(id, args.from.as_deref()).await?,
-            done: self.done(args.done.as_deref()).await?,
-            grant_offer: grants::offer_of(app, who, &view).await,
+            done: self.done(args.done.as_deref(), &snapshot).await?,
+            grant_offer: grants::offer_of(app, who, &view, &snapshot).await,
             now: app.engine.clock().now(),
         };
         let failure = tried.as_ref().and_then(|tried| tried.failure.as_ref());
@@ -330,9 +336,15 @@ impl Visitor<'_> {
         let planned = posted.get("next").and_then(|next| next.parse::<HoldId>().ok());
         let is_open = |view: &HoldView| view.row.closed.is_none() && view.may_decide;
         let planned = match planned {
-            Some(next) => {
-                self.app.engine.hold(self.who, next).await.ok().filter(is_open).map(|view| view.row.id)
-            }
+            Some(next) => self
+                .app
+                .engine
+                .reads()
+                .hold(self.who, next)
+                .await
+                .ok()
+                .filter(is_open)
+                .map(|view| view.row.id),
             None => None,
         };
         let next = match planned {
@@ -347,9 +359,16 @@ impl Visitor<'_> {
     }
 
     /// What was just decided, as it is recorded: the address names only the hold.
-    async fn done(&self, done: Option<&str>) -> Result<Option<DoneLine>, Failure> {
+    async fn done(&self, done: Option<&str>, snapshot: &Snapshot) -> Result<Option<DoneLine>, Failure> {
         let Some(id) = done.and_then(|done| done.parse::<HoldId>().ok()) else { return Ok(None) };
-        let view = match self.app.engine.hold(self.who, id).await {
+        let reads = self.app.engine.reads();
+        // Often it was the same run that asked before.
+        let found = if id.run == snapshot.id() {
+            reads.hold_view(self.who, snapshot, id).await
+        } else {
+            reads.hold(self.who, id).await
+        };
+        let view = match found {
             Ok(view) => view,
             Err(EngineError::NotFound) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -367,9 +386,10 @@ impl Visitor<'_> {
         // Somebody else was faster: the hold has no form any more that could say so.
         for (id, item) in &mut items {
             let failed = tried.filter(|tried| tried.hold == *id && !item.has_form());
-            item.failure = failed.map(|tried| format!("{}: {}", tried.failure.title, tried.failure.text));
+            let failure = failed.and_then(|tried| tried.failure.as_ref());
+            item.failure = failure.map(|failure| format!("{}: {}", failure.title, failure.text));
         }
-        let status = tried.map_or(StatusCode::OK, |tried| tried.failure.status);
+        let status = tried.map_or(StatusCode::OK, WidgetFailure::status);
         let page = ReviewPage::of(items.into_iter().map(|(_, item)| item).collect(), of.queue.clone());
         Ok(PAGES.page(status, "review.html", &Site::of(self.who, self.token), &page))
     }
@@ -391,7 +411,7 @@ impl Visitor<'_> {
             }
             let snapshot = reads.snapshot(self.who, id.run).await?;
             let view = reads.hold_view(self.who, &snapshot, id).await?;
-            let preview = reads.views().preview(&snapshot, &view).await;
+            let preview = reads.views().preview(&view).await;
             items.push((id, review::item(&view, preview, &parts)));
         }
         Ok(items)

@@ -1,4 +1,4 @@
-//! Inboxes: queues with counts, their tasks by status, a form to add one, and what waits for input (S4-17, S4-18, S4-26).
+//! Inboxes: queues with counts, their tasks by status, a form to add one, and tasks that wait for input (S4-17, S4-18, S4-26).
 //!
 //! A task that waits shows its question as a widget; its answer is a decision as everywhere (`widget.rs`). The words of a
 //! task's status are `task_status.rs`.
@@ -24,9 +24,10 @@ use standfast_engine::{EngineError, IdempotencyKey, InboxView, NewTask, TaskList
 use super::addresses;
 use super::conversation::Visit;
 use super::pages::ShownInstant;
+use super::pages::run::task_title;
 use super::routes::{PAGES, hold_id, see_other};
 use super::task_status::TaskStatus;
-use super::widget::{self, Widget, WidgetFailure};
+use super::widget::{self, Widget, WidgetFailure, WidgetParts};
 use crate::html::{Failure, PostedForm, Site, Token};
 use crate::http::{App, Args, Segment};
 
@@ -94,6 +95,8 @@ struct InboxPage {
     /// What went wrong with the task that was just to be added, and what was entered.
     notice: Option<String>,
     kept: EnteredTask,
+    /// A widget has what was entered in it: nothing may be shown over that.
+    is_kept: bool,
 }
 
 /// What was entered, to go on with after a mistake.
@@ -160,6 +163,7 @@ fn counts(view: Option<&InboxView>, address: &str, current: Option<TaskStatus>) 
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct InboxArgs {
     status: Option<String>,
     cursor: Option<u64>,
@@ -215,20 +219,35 @@ async fn show(
         Attempt::Decision(failed) => Some(failed.as_ref()),
         Attempt::Nothing | Attempt::Task { .. } => None,
     };
-    let tasks = found.items.iter().map(|task| task_item(task, &address, now, failed)).collect();
+    let mut tasks = Vec::with_capacity(found.items.len());
+    for task in &found.items {
+        let mut widgets = Vec::with_capacity(task.waits_for.len());
+        for view in &task.waits_for {
+            let action = format!("{address}/holds/{}", view.row.id);
+            widgets.push(
+                widget::previewed(
+                    app,
+                    WidgetParts { view, action, now, tried: failed, who: Some(&who.user) },
+                )
+                .await,
+            );
+        }
+        tasks.push(task_item(task, widgets, now));
+    }
     let status = args.status.as_ref().map(|word| format!("status={word}&")).unwrap_or_default();
     let code = match &tried {
         Attempt::Nothing => StatusCode::OK,
         Attempt::Task { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-        Attempt::Decision(failed) => failed.failure.status,
+        Attempt::Decision(failed) => failed.status(),
     };
     let waits =
         |hold: HoldId| found.items.iter().flat_map(|task| &task.waits_for).any(|view| view.row.id == hold);
+    let is_kept = failed.is_some();
     let (kept, notice, refusal) = match tried {
         Attempt::Task { kept, why } => (kept, Some(why), None),
         Attempt::Decision(failed) if !waits(failed.hold) => {
-            let WidgetFailure { failure, .. } = *failed;
-            (EnteredTask::default(), None, Some((failure.title, failure.text)))
+            let refusal = failed.failure.map(|failure| (failure.title, failure.text));
+            (EnteredTask::default(), None, refusal)
         }
         Attempt::Nothing | Attempt::Decision(_) => (EnteredTask::default(), None, None),
     };
@@ -243,23 +262,20 @@ async fn show(
         refusal,
         notice,
         kept,
+        is_kept,
     };
     Ok(PAGES.page(code, "inbox.html", &Site::of(who, token), &page))
 }
 
-fn task_item(task: &TaskView, address: &str, now: Timestamp, failed: Option<&WidgetFailure>) -> TaskItem {
+fn task_item(task: &TaskView, widgets: Vec<Widget>, now: Timestamp) -> TaskItem {
     let run = &task.run;
     let place = run.facts.inbox.as_ref();
     let status = TaskStatus::of(run, &task.below);
     let payload = payload(&task.events);
     let cut = payload.as_ref().and_then(|payload| payload.char_indices().nth(PAYLOAD_MAX)).map(|(at, _)| at);
-    let widgets = task.waits_for.iter().map(|view| {
-        let action = format!("{address}/holds/{}", view.row.id);
-        widget::widget(view, action, now, failed)
-    });
     TaskItem {
         id: run.facts.id.to_string(),
-        title: title(&task.events).unwrap_or_else(|| "(no title)".into()),
+        title: task_title(&task.events).unwrap_or_else(|| "(no title)".into()),
         kind: place.map(|place| place.kind.clone()).unwrap_or_default(),
         priority: place.map_or(1, |place| place.priority),
         status: status.label(),
@@ -270,16 +286,8 @@ fn task_item(task: &TaskView, address: &str, now: Timestamp, failed: Option<&Wid
         result: result(&task.events),
         created: ShownInstant::new(run.facts.started_at, now),
         is_over: run.outcome().is_some(),
-        widgets: widgets.collect(),
+        widgets,
     }
-}
-
-/// What whoever added it called it.
-fn title(events: &[Envelope]) -> Option<String> {
-    events.iter().find_map(|envelope| match &envelope.event {
-        Event::RunStarted(started) => started.inbox.as_ref().and_then(|inbox| inbox.title.clone()),
-        _ => None,
-    })
 }
 
 /// What is to be done: the first message.
@@ -290,7 +298,7 @@ fn payload(events: &[Envelope]) -> Option<String> {
     })
 }
 
-/// What it came to.
+/// Its result.
 fn result(events: &[Envelope]) -> Option<String> {
     events.iter().rev().find_map(|envelope| match &envelope.event {
         Event::RunEnded(ended) => {

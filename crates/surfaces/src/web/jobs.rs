@@ -57,6 +57,7 @@ struct JobItem {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct JobArgs {
     cursor: Option<u64>,
     #[serde(default)]

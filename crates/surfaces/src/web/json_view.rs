@@ -156,20 +156,32 @@ impl View {
     fn string(&mut self, text: &str) {
         let Ok(string) = serde_json::from_str::<String>(text) else { return self.as_written(text) };
         let length = string.chars().count();
-        let class = if string.contains('\n') || length > 120 { "string block" } else { "string" };
+        if let Some(head) = file_head(&string) {
+            self.is_cut = true;
+            let more = length - head.chars().count();
+            let _ = write!(
+                self.out,
+                "<span class=\"string\">{}</span><span class=\"cut\">… and {more} more characters of a file</span>",
+                marked(head)
+            );
+            return;
+        }
+        // A block may scroll, which must also be possible without a mouse.
+        let is_block = string.contains('\n') || length > 120;
+        let attributes = if is_block { "class=\"string block\" tabindex=\"0\"" } else { "class=\"string\"" };
         if length > STRING_MAX {
             let shown: String = string.chars().take(STRING_MAX).collect();
             self.is_cut = true;
             let more = length - STRING_MAX;
             let _ = write!(
                 self.out,
-                "<span class=\"{class}\">{}</span> <strong class=\"cut\">… and {more} more characters, not shown here</strong>",
+                "<span {attributes}>{}</span> <strong class=\"cut\">… and {more} more characters, not shown here</strong>",
                 marked(&shown)
             );
         } else if string.is_empty() {
             self.out.push_str("<span class=\"quiet\">empty text</span>");
         } else {
-            let _ = write!(self.out, "<span class=\"{class}\">{}</span>", marked(&string));
+            let _ = write!(self.out, "<span {attributes}>{}</span>", marked(&string));
         }
     }
 
@@ -178,6 +190,13 @@ impl View {
         self.is_cut |= shown.len() < text.len();
         let _ = write!(self.out, "<code>{}</code>", marked(&shown));
     }
+}
+
+/// What stands before the contents of a file that is written into a text; none where there are few of them.
+fn file_head(text: &str) -> Option<&str> {
+    let end = text.find(";base64,")? + ";base64,".len();
+    let is_file = text.starts_with("data:") && end < 100 && text.len() > end + 120;
+    is_file.then(|| &text[..end])
 }
 
 /// A list of objects that have few different members.

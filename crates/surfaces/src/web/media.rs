@@ -103,7 +103,7 @@ pub(super) fn serve(json: &str, place: &str) -> Result<Response, Failure> {
     let found = value.pointer(place).and_then(decoded);
     let (media_type, bytes) = found.ok_or_else(Failure::not_found)?;
     let is_picture = PICTURES.contains(&media_type.as_str());
-    // What is no picture has no business in this browser but as a file.
+    // What is not a picture has no business in this browser but as a file.
     let media_type = if is_picture { media_type } else { "application/octet-stream".to_owned() };
     Ok((StatusCode::OK, harmless(&media_type, "attachment"), bytes).into_response())
 }

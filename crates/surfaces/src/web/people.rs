@@ -1,5 +1,5 @@
 //! What people do to a hold on its page without deciding it: take it, give it back, assign it, let somebody stand in, set a new
-//! deadline.
+//! deadline, have it asked again.
 //!
 //! Reads the posted form only; who may do it and what follows is the engine's to say (`submit/people.rs`).
 
@@ -33,11 +33,16 @@ pub(super) fn adjustment(
             Adjustment::Delegate { to: person(posted)?, until }
         }
         "reopen" => Adjustment::Reopen { expires_at: end(posted, now)? },
+        "again" => {
+            let revision = posted.get("revision").and_then(|revision| revision.parse().ok());
+            let revision = revision.ok_or_else(|| mistake("The form has no revision."))?;
+            Adjustment::AskAgain { digest: None, revision: Some(revision) }
+        }
         _ => return Err(mistake("The form has no action.")),
     };
     let once = posted.get("once").filter(|nonce| !nonce.is_empty()).map(|nonce| {
         // Of one page each button counts once, with what was entered beside it.
-        let entered = ["to", "hours"].map(|name| posted.get(name).unwrap_or_default()).join(":");
+        let entered = ["to", "hours", "revision"].map(|name| posted.get(name).unwrap_or_default()).join(":");
         let key = format!("page:{nonce}:{word}:{entered}");
         let request = digest::of_bytes(key.as_bytes());
         IdempotencyKey::new(format!("/approve/{hold}/people"), key, request)
@@ -48,7 +53,7 @@ pub(super) fn adjustment(
 fn person(posted: &PostedForm) -> Result<UserId, Mistake> {
     let name = posted.get("to").map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| mistake("Enter who."))?;
-    UserId::new(name).map_err(|bad| mistake(&format!("This is no name of a person: {bad}.")))
+    UserId::new(name).map_err(|bad| mistake(&format!("Invalid name of a person: {bad}.")))
 }
 
 /// Until when; none where the field is empty.

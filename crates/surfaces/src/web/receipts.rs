@@ -12,6 +12,7 @@ use axum::{Extension, Router};
 use serde::Serialize;
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
+use standfast_core::grant::GrantUse;
 use standfast_core::id::{CallNo, RunId};
 use standfast_core::message::PolicyVerdict;
 use standfast_core::name::RuleId;
@@ -59,6 +60,7 @@ struct AskedRow {
     arguments: String,
     digest: Option<String>,
     judged: Option<String>,
+    grant_use: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,6 +75,8 @@ struct RevisionRow {
     policy: Option<String>,
     reason: Option<String>,
     because: Vec<String>,
+    /// What read-only calls said that were made before.
+    findings: Vec<String>,
     demands: Vec<String>,
 }
 
@@ -108,7 +112,10 @@ struct AttemptRow {
     digest: Option<String>,
     judged: String,
     grant_use: Option<String>,
+    /// What was said of it when nobody knew whether it had its effect.
+    reconciled: Option<String>,
     effects: Vec<String>,
+    takes: Vec<String>,
 }
 
 async fn of_hold(
@@ -158,6 +165,7 @@ fn page(receipt: &Receipt, run: RunId, json: String, snapshot: &Snapshot, now: T
                 // A node wrote it down; who asked is the agent, by its model.
                 Actor::Node(_) => format!("agent {}", snapshot.run().facts.agent),
                 Actor::Person(_)
+                | Actor::Link(_)
                 | Actor::Client(_)
                 | Actor::Callback(_)
                 | Actor::Outside(_)
@@ -167,6 +175,7 @@ fn page(receipt: &Receipt, run: RunId, json: String, snapshot: &Snapshot, now: T
             arguments: text(&asked.arguments),
             digest: asked.digest.map(|digest| digest.to_string()),
             judged: asked.judged.as_ref().map(judged),
+            grant_use: asked.grant_use.as_ref().map(used),
         }),
         shown: receipt.shown.iter().map(|shown| shown_row(shown, now)).collect(),
         votes: receipt
@@ -199,7 +208,7 @@ fn page(receipt: &Receipt, run: RunId, json: String, snapshot: &Snapshot, now: T
                 }),
             }
         }),
-        effect: receipt.call.as_ref().map(|call| labels::effect(call.effect)),
+        effect: receipt.call.as_ref().map(labels::effect),
         attempts: receipt
             .call
             .iter()
@@ -211,11 +220,22 @@ fn page(receipt: &Receipt, run: RunId, json: String, snapshot: &Snapshot, now: T
                 node: attempt.node.to_string(),
                 digest: attempt.digest.map(|digest| digest.to_string()),
                 judged: judged(&attempt.judged),
-                grant_use: attempt.grant_use.as_ref().map(|used| format!("{}, use {}", used.grant, used.no)),
+                grant_use: attempt.grant_use.as_ref().map(used),
+                reconciled: attempt
+                    .reconciled
+                    .as_deref()
+                    .map(|found| format!("{} ({})", found.sentence(), found.finding.result)),
                 effects: attempt
                     .effects
                     .iter()
                     .map(|claim| format!("{} ({})", claim.key, claim.no))
+                    .collect(),
+                takes: attempt
+                    .takes
+                    .iter()
+                    .map(|take| {
+                        format!("{} of {} ({}, for {})", take.amount, take.account, take.no, take.window)
+                    })
                     .collect(),
             })
             .collect(),
@@ -245,6 +265,15 @@ fn shown_row(shown: &standfast_core::receipt::ShownRevision, now: Timestamp) -> 
         policy: shown.policy.map(|policy| policy.to_string()),
         reason: shown.ask.reason.clone(),
         because: shown.ask.stakes.because.clone(),
+        findings: shown
+            .ask
+            .stakes
+            .findings
+            .iter()
+            .map(|found| {
+                format!("{} {}: {} (digest {})", found.tool, found.arguments, found.result, found.digest)
+            })
+            .collect(),
         demands: shown
             .demands
             .iter()
@@ -261,6 +290,10 @@ fn shown_row(shown: &standfast_core::receipt::ShownRevision, now: Timestamp) -> 
 
 fn text(body: &Body) -> String {
     body.inline().unwrap_or("a large value, which the log has by its digest").to_owned()
+}
+
+fn used(used: &GrantUse) -> String {
+    format!("{}, use {}", used.grant, used.no)
 }
 
 fn judged(verdict: &PolicyVerdict) -> String {

@@ -5,28 +5,31 @@
 
 use std::sync::LazyLock;
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use serde::{Deserialize, Serialize};
-use standfast_core::event::Envelope;
-use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::event::{Envelope, Event};
+use standfast_core::id::{HoldId, RunId};
 use standfast_core::name::{AgentName, BadName, SessionId, UserId};
 use standfast_core::time::{Millis, Timestamp};
-use standfast_engine::auth::Principal;
-use standfast_engine::{EngineError, HistoryList, HoldList, RunList};
+use standfast_engine::auth::{Principal, Scope};
+use standfast_engine::{EngineError, HistoryList, HoldList, HoldListPart, RunList};
 
-use super::pages::charts::{self, Figures};
+use super::pages::charts::{self, ChartRows, Figures, Partial};
 use super::pages::history::{self, ExportedHold};
 use super::pages::run::{self, RunsPage, SubRun};
 use super::pages::waiting::{self, Pager};
-use super::{conversation, events, grants, holds, inboxes, jobs, login, receipts, sign_in, svg, tour};
+use super::{
+    conversation, events, grants, holds, inboxes, jobs, links, login, media, provider_sign_in, receipts,
+    sign_in, svg, tour,
+};
 use crate::html::{self, Failure, PostedForm, Site, Templates, Token};
 use crate::http::filters::{HistoryFilters, PendingFilters, written};
-use crate::http::{App, Args, Segment};
+use crate::http::{App, Args, Segment, rfc3339};
 
 /// Items of a page of holds, each read with what it asks.
 const HOLDS: usize = 25;
@@ -53,7 +56,9 @@ pub(super) static PAGES: LazyLock<Templates> = LazyLock::new(|| {
     Templates::new(&[
         ("waiting.html", include_str!("templates/waiting.html")),
         ("login.html", include_str!("templates/login.html")),
+        ("link.html", include_str!("templates/link.html")),
         ("hold.html", include_str!("templates/hold.html")),
+        ("call.html", include_str!("templates/call.html")),
         ("grant.html", include_str!("templates/grant.html")),
         ("grants.html", include_str!("templates/grants.html")),
         ("grant_offer.html", include_str!("templates/grant_offer.html")),
@@ -69,6 +74,7 @@ pub(super) static PAGES: LazyLock<Templates> = LazyLock::new(|| {
         ("session.html", include_str!("templates/session.html")),
         ("remembered.html", include_str!("templates/remembered.html")),
         ("widget.html", include_str!("templates/widget.html")),
+        ("fields.html", include_str!("templates/fields.html")),
         ("inboxes.html", include_str!("templates/inboxes.html")),
         ("inbox.html", include_str!("templates/inbox.html")),
         ("jobs.html", include_str!("templates/jobs.html")),
@@ -82,30 +88,44 @@ pub(super) type Browser = Extension<Token>;
 
 /// The routes.
 pub fn routes(app: &App) -> Router<App> {
+    let with_forms = Router::new()
+        .merge(holds::routes())
+        .merge(grants::routes())
+        .merge(conversation::routes())
+        .merge(inboxes::routes())
+        .merge(jobs::routes())
+        .layer(from_fn(readers_only));
     let pages = Router::new()
         .route("/", get(waiting))
         .route("/runs", get(runs).post(start))
         .route("/runs/{run}", get(run))
         .route("/runs/{run}/cancel", post(cancel))
         .route("/runs/{run}/timeline.svg", get(timeline))
+        .route("/runs/{run}/events.json", get(raw_events))
         .route("/history", get(history))
         .route("/history.csv", get(history_csv))
         .route("/history.json", get(history_json))
         .route("/charts", get(charts))
         .route("/charts.json", get(charts_json))
-        .merge(holds::routes())
-        .merge(grants::routes())
+        .merge(with_forms)
         .merge(receipts::routes())
         .merge(login::routes())
         .merge(sign_in::routes())
-        .merge(conversation::routes())
-        .merge(inboxes::routes())
-        .merge(jobs::routes())
+        .merge(provider_sign_in::routes())
         .merge(tour::routes())
         .route("/events", get(events::events))
         .layer(from_fn_with_state(app.clone(), html::keep_token))
         .layer(from_fn(html::add_headers));
-    pages.merge(html::asset_routes())
+    pages.merge(html::asset_routes()).merge(links::routes())
+}
+
+/// A form that does not count is answered with its page, which shows the call: a form is for whoever may look at the page.
+async fn readers_only(request: Request, next: Next) -> Result<Response, Failure> {
+    let who = request.extensions().get::<Principal>();
+    if who.is_some_and(|who| !who.has(Scope::RunsRead)) {
+        return Err(EngineError::MissingScope(Scope::RunsRead).into());
+    }
+    Ok(next.run(request).await)
 }
 
 async fn waiting(
@@ -117,7 +137,7 @@ async fn waiting(
     let (engine, now) = (&app.engine, app.engine.clock().now());
     let found = engine.reads().find_holds(&who, &filters.search(now, HOLDS)?).await?;
     let counts = engine.reads().pending_counts(&who, COUNTED).await?;
-    let is_cut = !who.is_admin() && counts.iter().map(|(_, count)| count).sum::<u64>() >= COUNTED;
+    let is_cut = !who.sees_all() && counts.iter().map(|(_, count)| count).sum::<u64>() >= COUNTED;
     let page = waiting::page(&filters, &found, (&counts, is_cut), &engine.settings(), now);
     let site = Site::of(&who, &token).with_pending(page.total, page.more);
     Ok(PAGES.page(StatusCode::OK, "waiting.html", &site, &page))
@@ -169,8 +189,8 @@ async fn runs(
             let is_wanted = state.is_none_or(|state| state.includes(row.phase))
                 && owner.as_ref().is_none_or(|owner| facts.owner == *owner);
             if is_wanted {
-                let log = reads.log(&who, facts.id, Seq(0)).await.unwrap_or_default();
-                items.push(run::item(row, &log, now));
+                let opening = reads.opening(&who, facts.id).await.unwrap_or_default();
+                items.push(run::item(row, &opening, now));
             }
         }
         list.cursor = found.next;
@@ -201,7 +221,7 @@ async fn start(
     Extension(who): CallerOf,
     posted: PostedForm,
 ) -> Result<Response, Failure> {
-    let id = conversation::begin(&app, &who, &posted).await?;
+    let id = conversation::begin(&app, &who, &posted).await?.id;
     Ok(see_other(&format!("/runs/{id}")))
 }
 
@@ -265,6 +285,34 @@ async fn timeline(
     let log = snapshot.log().await.map_err(EngineError::from)?;
     let svg = svg::timeline(snapshot.run(), log, app.engine.clock().now());
     Ok((StatusCode::OK, picture("timeline.svg"), svg).into_response())
+}
+
+/// Every event as it is stored. The API has the same in pages, for programs; a browser has no key to show there.
+async fn raw_events(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Segment(id): Segment,
+) -> Result<Response, Failure> {
+    #[derive(Serialize)]
+    struct StoredEvent<'a> {
+        seq: u64,
+        at: String,
+        actor: String,
+        event: &'a Event,
+    }
+    let snapshot = app.engine.reads().snapshot(&who, run_id(&id)?).await?;
+    let log = snapshot.log().await.map_err(EngineError::from)?;
+    let events: Vec<StoredEvent<'_>> = log
+        .iter()
+        .map(|envelope| StoredEvent {
+            seq: envelope.seq.0,
+            at: rfc3339(envelope.at),
+            actor: envelope.actor.to_string(),
+            event: &envelope.event,
+        })
+        .collect();
+    let headers = media::harmless("application/json", "inline; filename=\"events.json\"");
+    Ok((headers, Json(events)).into_response())
 }
 
 /// A picture that this server made. Opened by itself it has its own styles, and nothing else.
@@ -382,7 +430,10 @@ async fn figures(app: &App, who: &Principal, args: &ChartArgs) -> Result<Figures
             break;
         }
     }
-    let is_cut = list.cursor.is_some();
+    let mut partial = Partial { decisions: list.cursor.is_some(), open_holds: false };
+    let most = u64::try_from(CHARTED).unwrap_or(u64::MAX);
+    let counts = reads.pending_counts(who, most).await?;
+    let open_now = counts.iter().map(|(_, count)| count).sum();
     let mut open = Vec::new();
     let mut cursor = None;
     loop {
@@ -391,6 +442,7 @@ async fn figures(app: &App, who: &Principal, args: &ChartArgs) -> Result<Figures
             agent: None,
             tool: None,
             session: None,
+            part: HoldListPart::All,
             cursor,
             limit: CHARTED - open.len(),
         };
@@ -401,7 +453,13 @@ async fn figures(app: &App, who: &Principal, args: &ChartArgs) -> Result<Figures
             break;
         }
     }
-    Ok(charts::figures(&args.over, over, now, &decided, &open, is_cut || cursor.is_some()))
+    partial.open_holds = cursor.is_some();
+    Ok(charts::figures(
+        &args.over,
+        over,
+        now,
+        ChartRows { decided: &decided, open: &open, open_now, partial },
+    ))
 }
 
 async fn cancel(
@@ -412,7 +470,7 @@ async fn cancel(
 ) -> Result<Response, Failure> {
     let id = run_id(&id)?;
     let reason = posted.get("reason").filter(|reason| !reason.trim().is_empty());
-    app.engine.cancel(&who, id, reason, None).await?;
+    app.engine.submit().cancel(&who, id, reason, None).await?;
     Ok(see_other(&format!("/runs/{id}")))
 }
 
@@ -421,7 +479,7 @@ pub(super) fn see_other(path: &str) -> Response {
     (StatusCode::SEE_OTHER, [(header::LOCATION, path)]).into_response()
 }
 
-/// What is no id at all is answered like the id of nothing.
+/// What is not an id at all is answered like the id of nothing.
 pub(super) fn run_id(text: &str) -> Result<RunId, Failure> {
     text.parse().map_err(|_| Failure::not_found())
 }

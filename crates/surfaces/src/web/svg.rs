@@ -6,15 +6,20 @@
 use std::fmt::Write as _;
 
 use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::HoldKey;
+use standfast_core::project::hold_of;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
 use crate::labels;
-use crate::labels::hidden::visible;
+use crate::labels::hidden_characters::visible;
 
 /// Events that a picture of a timeline has at most.
 const EVENTS_MAX: usize = 400;
 const ROW: usize = 22;
+/// Characters of a name in a chart.
+const NAME_MAX: usize = 24;
 
 /// What a picture that is kept as a file looks like.
 const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#1a2129}.q{fill:#56616d}rect.g{fill:#fff}\
@@ -41,9 +46,16 @@ pub(super) fn escaped(text: &str) -> String {
 
 /// A run as a picture: one line an event, with how long after the start it was.
 pub(super) fn timeline(run: &Run, log: &[Envelope], now: Timestamp) -> String {
-    let shown: Vec<&Envelope> = log.iter().take(EVENTS_MAX).collect();
-    let left_out = log.len() - shown.len();
-    let height = 70 + ROW * (shown.len() + 1);
+    let left_out = log.len().saturating_sub(EVENTS_MAX);
+    let shown = &log[left_out..];
+    let kinds: Vec<(HoldKey, HoldKind)> = log
+        .iter()
+        .filter_map(|envelope| match &envelope.event {
+            Event::HoldOpened(opened) => Some((opened.hold, opened.kind)),
+            _ => None,
+        })
+        .collect();
+    let height = 70 + ROW * (shown.len() + 1 + usize::from(left_out > 0));
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"860\" height=\"{height}\" viewBox=\"0 0 860 {height}\" role=\"img\">\
          <title>Timeline of run {id}</title><style>{STYLE}</style><rect class=\"g\" width=\"860\" height=\"{height}\"/>\
@@ -51,13 +63,20 @@ pub(super) fn timeline(run: &Run, log: &[Envelope], now: Timestamp) -> String {
          <line x1=\"130\" y1=\"60\" x2=\"130\" y2=\"{end}\"/>",
         id = escaped(&run.facts.id.to_string()),
         agent = escaped(run.facts.agent.as_str()),
-        status = labels::status(standfast_core::run::status(run)),
+        status = super::pages::run::status_text(run),
         end = height - 16,
     );
     let mut y = 70;
+    if left_out > 0 {
+        let text = format!("… {left_out} earlier events are not in this picture");
+        let _ = write!(out, "<text class=\"q\" x=\"146\" y=\"{}\">{}</text>", y + 4, escaped(&text));
+        y += ROW;
+    }
     for envelope in shown {
         let after = labels::span(envelope.at.since(run.facts.started_at));
-        let title = labels::describe(&envelope.event, None).title;
+        let hold = hold_of(&envelope.event);
+        let kind = kinds.iter().find(|(key, _)| Some(*key) == hold).map(|(_, kind)| *kind);
+        let title = labels::describe(&envelope.event, kind).title;
         let short: String = title.chars().take(80).collect();
         let _ = write!(
             out,
@@ -69,10 +88,9 @@ pub(super) fn timeline(run: &Run, log: &[Envelope], now: Timestamp) -> String {
         );
         y += ROW;
     }
-    let last = match (left_out, run.outcome()) {
-        (0, Some(_)) => String::new(),
-        (0, None) => format!("now, +{}", labels::span(now.since(run.facts.started_at))),
-        (more, _) => format!("… and {more} more events that are not in this picture"),
+    let last = match run.outcome() {
+        Some(_) => String::new(),
+        None => format!("now, +{}", labels::span(now.since(run.facts.started_at))),
     };
     let _ = write!(out, "<text class=\"q\" x=\"146\" y=\"{}\">{}</text></svg>", y + 4, escaped(&last));
     out
@@ -119,11 +137,37 @@ pub(super) fn line(title: &str, values: &[u64], ends: (&str, &str)) -> String {
         let _ = write!(points, "{x:.1},{y:.1} ");
     }
     format!(
-        "<svg class=\"chart\" viewBox=\"0 0 700 210\" role=\"img\" aria-label=\"{title}\"><title>{title}</title>\
+        "<svg class=\"chart\" viewBox=\"0 0 700 214\" role=\"img\" aria-label=\"{title}\"><title>{title}</title>\
          <line class=\"axis\" x1=\"40\" y1=\"170\" x2=\"680\" y2=\"170\"/><line class=\"axis\" x1=\"40\" y1=\"10\" x2=\"40\" y2=\"170\"/>\
-         <text x=\"34\" y=\"16\" text-anchor=\"end\">{most}</text><text x=\"34\" y=\"172\" text-anchor=\"end\">0</text>\
-         <text x=\"40\" y=\"190\">{first}</text><text x=\"680\" y=\"190\" text-anchor=\"end\">{last}</text>\
-         <polyline class=\"line\" points=\"{points}\"/></svg>",
+         <text x=\"46\" y=\"20\">{most}</text><text x=\"34\" y=\"172\" text-anchor=\"end\">0</text>\
+         <text x=\"40\" y=\"200\">{first}</text><text x=\"680\" y=\"200\" text-anchor=\"end\">{last}</text>\
+         <polygon class=\"area\" points=\"40,170 {points}680,170\"/><polyline class=\"line\" points=\"{points}\"/></svg>",
+        title = escaped(title),
+        first = escaped(ends.0),
+        last = escaped(ends.1),
+    )
+}
+
+/// Columns over time: how many in each of equal parts, with the first and last instant below.
+pub(super) fn columns(title: &str, values: &[u64], ends: (&str, &str)) -> String {
+    let most = values.iter().copied().max().unwrap_or_default().max(1);
+    let step = 640.0 / f64::from(u32::try_from(values.len().max(1)).unwrap_or(u32::MAX));
+    let mut columns = String::new();
+    for (at, value) in values.iter().enumerate().filter(|(_, value)| **value > 0) {
+        let x = 40.0 + step * f64::from(u32::try_from(at).unwrap_or(u32::MAX)) + step * 0.1;
+        let height = 100.0 * share(*value, most);
+        let _ = write!(
+            columns,
+            "<rect class=\"c-expired\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\"/>",
+            110.0 - height,
+            step * 0.8
+        );
+    }
+    format!(
+        "<svg class=\"chart\" viewBox=\"0 0 700 156\" role=\"img\" aria-label=\"{title}\"><title>{title}</title>\
+         <line class=\"axis\" x1=\"40\" y1=\"110\" x2=\"680\" y2=\"110\"/><line class=\"axis\" x1=\"40\" y1=\"10\" x2=\"40\" y2=\"110\"/>\
+         <text x=\"46\" y=\"20\">{most}</text><text x=\"34\" y=\"112\" text-anchor=\"end\">0</text>\
+         <text x=\"40\" y=\"140\">{first}</text><text x=\"680\" y=\"140\" text-anchor=\"end\">{last}</text>{columns}</svg>",
         title = escaped(title),
         first = escaped(ends.0),
         last = escaped(ends.1),
@@ -143,36 +187,38 @@ pub(super) struct Bar {
     pub(super) text: String,
 }
 
-/// Bars below each other, all on one scale.
+/// Bars below each other, all on one scale; name and figures stand above each, so that there is room for both on a phone.
 pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
     let total = |bar: &Bar| bar.parts.iter().map(|part| part.value).sum::<u64>();
     let most = bars.iter().map(total).max().unwrap_or_default().max(1);
-    let height = 10 + 30 * bars.len();
+    let height = 10 + 52 * bars.len();
     let mut out = format!(
         "<svg class=\"chart\" viewBox=\"0 0 700 {height}\" role=\"img\" aria-label=\"{title}\"><title>{title}</title>",
         title = escaped(title)
     );
     for (at, bar) in bars.iter().enumerate() {
-        let y = 6 + 30 * at;
-        let name: String = bar.name.chars().take(24).collect();
-        let _ = write!(out, "<text x=\"150\" y=\"{}\" text-anchor=\"end\">{}</text>", y + 15, escaped(&name));
-        let mut x = 160.0;
+        let y = 4 + 52 * at;
+        let short: String = bar.name.chars().take(NAME_MAX).collect();
+        let more = if short.len() < bar.name.len() { "…" } else { "" };
+        let _ = write!(
+            out,
+            "<text x=\"0\" y=\"{line}\">{name}{more}</text>\
+             <text class=\"q\" x=\"700\" y=\"{line}\" text-anchor=\"end\">{text}</text>",
+            line = y + 19,
+            name = escaped(&short),
+            text = escaped(&bar.text)
+        );
+        let mut x = 0.0;
         for part in &bar.parts {
-            let width = 360.0 * share(part.value, most);
+            let width = 700.0 * share(part.value, most);
             let _ = write!(
                 out,
-                "<rect class=\"{}\" x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"20\"/>",
-                part.class
+                "<rect class=\"{}\" x=\"{x:.1}\" y=\"{}\" width=\"{width:.1}\" height=\"18\"/>",
+                part.class,
+                y + 27
             );
             x += width;
         }
-        let _ = write!(
-            out,
-            "<text class=\"q\" x=\"{:.1}\" y=\"{}\">{}</text>",
-            x + 6.0,
-            y + 15,
-            escaped(&bar.text)
-        );
     }
     out.push_str("</svg>");
     out

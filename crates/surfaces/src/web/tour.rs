@@ -30,6 +30,8 @@ struct TourPage {
     agent: String,
     message: String,
     effects: String,
+    /// Whom to ask for a change of a file, and for what.
+    change: (String, String),
     /// The number of the process, to kill it.
     process: u32,
     /// `begin`, `kill`, `approve` or `done`.
@@ -64,6 +66,7 @@ async fn show(
         agent: tour.agent.to_string(),
         message: tour.message.clone(),
         effects: tour.effects.display().to_string(),
+        change: (tour.change.0.to_string(), tour.change.1.clone()),
         process: std::process::id(),
         step,
         run: run.map(|run| run.facts.id.to_string()),
@@ -81,7 +84,7 @@ async fn begin(
     let Tour { agent, message, .. } = tour(&app)?;
     let once = once(&posted, "/first-minute");
     let new = NewRun { agent, session: None, message: Message::text(message), once };
-    let id = app.engine.start(&who, new).await?;
+    let id = app.engine.submit().start(&who, new).await?;
     app.engine.reads().settled_run(&who, id, SETTLE).await?;
     Ok(see_other("/first-minute"))
 }

@@ -3,23 +3,27 @@
 //! It shows the call or the question and has a form of its own, so that several are decided independently. What does not
 //! fit in a few lines is decided on the hold's own page. What a posted form means is `forms.rs`, as everywhere.
 
+use axum::http::StatusCode;
 use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::HoldId;
+use standfast_core::name::UserId;
 use standfast_core::time::Timestamp;
 use standfast_engine::HoldView;
 use standfast_engine::auth::Principal;
-use standfast_engine::tool::preview::Risk;
+use standfast_engine::tool::preview::{CallPreview, Risk};
 
 use super::deciding::{self, Objection};
-use super::fields::{AnswerForm, Field, Kind};
-use super::json_view::{self, DataShown};
+use super::fields::{AnswerForm, Field};
+use super::forms;
+use super::json_view::DataShown;
 use super::pages::ShownInstant;
+use super::pages::call::{self, CallShown, EDIT_MAX};
+use super::pages::hold::readable;
 use crate::html::{Failure, PostedForm};
 use crate::http::App;
-use crate::labels;
-use crate::labels::hidden::{count_hidden, escaped_json};
+use crate::labels::hidden_characters::{count_hidden, escaped_json};
 
 /// A widget.
 #[derive(Debug, Serialize)]
@@ -31,17 +35,25 @@ pub(super) struct Widget {
     question: Option<String>,
     data: Option<DataShown>,
     tool: Option<String>,
-    /// Byte for byte what will run.
-    arguments: Option<String>,
-    /// The same as people read it: markup, escaped.
-    tree: Option<String>,
+    /// The call, by what its tool would do.
+    shown: Option<CallShown>,
     /// How many hidden characters are shown as marks.
     hidden: usize,
     is_final: bool,
+    /// Why no single key approves it.
+    needs_care: Option<&'static str>,
+    /// Whoever looks has approved it already, and others must as well.
+    has_agreed: bool,
+    /// Neither the agent nor a tool asks.
+    is_asked_by_server: bool,
+    /// Why whoever looks may not decide it.
+    why_not: Option<String>,
     digest: String,
     revision: u32,
     opened: ShownInstant,
     expires: Option<ShownInstant>,
+    /// It has expired, and a late decision still counts.
+    is_late: bool,
     /// Where its form is sent.
     action: String,
     form: WidgetForm,
@@ -69,49 +81,85 @@ struct KeptValues {
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum WidgetForm {
-    /// Approve, deny, other arguments.
-    Approval { arguments: String },
+    /// Approve, deny, and other arguments where they are short enough to be edited on a page.
+    Approval { arguments: Option<String> },
     /// One button for each.
     Options { options: Vec<String> },
-    /// A form from a flat schema.
+    /// A form from a schema.
     Fields { fields: Vec<Field> },
     /// A text box; for JSON where there is a schema.
     Text { schema: Option<String> },
+    /// A sub-run has its result.
+    Child { run: String },
     /// On its own page.
     Page,
     /// The caller may look only.
     NotYours,
 }
 
-/// A decision of a widget that did not count.
+/// A form of a widget that decided nothing.
 pub(super) struct WidgetFailure {
     pub(super) hold: HoldId,
-    pub(super) failure: Failure,
+    /// Why; none where more room was asked for.
+    pub(super) failure: Option<Failure>,
     posted: PostedForm,
     pointer: Option<String>,
 }
 
-/// The widget of an open hold. `action` is where its form is sent.
-pub(super) fn widget(
-    view: &HoldView,
-    action: String,
-    now: Timestamp,
-    tried: Option<&WidgetFailure>,
-) -> Widget {
+impl WidgetFailure {
+    /// Of a decision that was tried on another page with the same form.
+    pub(super) fn of(hold: HoldId, posted: PostedForm, objection: Objection) -> WidgetFailure {
+        let Objection { failure, pointer } = objection;
+        WidgetFailure { hold, failure: Some(failure), posted, pointer }
+    }
+
+    /// Of a form that asks for one more entry of a list.
+    pub(super) fn asking_for_more(hold: HoldId, posted: PostedForm) -> WidgetFailure {
+        WidgetFailure { hold, failure: None, posted, pointer: None }
+    }
+
+    /// The status of the page that says so.
+    pub(super) fn status(&self) -> StatusCode {
+        self.failure.as_ref().map_or(StatusCode::OK, |failure| failure.status)
+    }
+}
+
+/// What a widget is made of.
+pub(super) struct WidgetParts<'a> {
+    pub(super) view: &'a HoldView,
+    /// Where its form is sent.
+    pub(super) action: String,
+    pub(super) now: Timestamp,
+    /// A decision that was just tried, of this hold or another.
+    pub(super) tried: Option<&'a WidgetFailure>,
+    /// Who looks; none where the page says itself who has agreed.
+    pub(super) who: Option<&'a UserId>,
+}
+
+/// The widget of a hold, with what its tool says that the call would do.
+pub(super) async fn previewed(app: &App, parts: WidgetParts<'_>) -> Widget {
+    let preview = app.engine.reads().views().preview(parts.view).await;
+    widget(parts, preview)
+}
+
+/// The widget of a hold.
+pub(super) fn widget(parts: WidgetParts<'_>, preview: Option<CallPreview>) -> Widget {
+    let WidgetParts { view, action, now, tried, who } = parts;
     let (row, ask) = (&view.row, &view.ask);
     let inline = |body: &Option<Body>| body.as_ref().and_then(Body::inline).map(str::to_owned);
     let tried = tried.filter(|tried| tried.hold == row.id);
     let is_asked = row.kind == HoldKind::Input;
-    let arguments = view.arguments.as_ref().filter(|_| !is_asked).map(|json| json.text().to_owned());
+    let arguments = view.arguments.as_ref().filter(|_| !is_asked).map(|json| readable(json.text()));
     let (question, data) = (inline(&ask.question), inline(&ask.data));
     let texts = [&ask.reason, &question, &data, &arguments];
     let hidden = texts.into_iter().flatten().chain(&ask.options).map(|text| count_hidden(text)).sum();
     let tool = row.tool.as_ref().map(ToString::to_string);
-    let name = tool.clone().unwrap_or_else(|| "the run".into());
+    let name = tool.clone().unwrap_or_else(|| "The run".into());
     Widget {
         id: row.id.to_string(),
-        kind: labels::kind(row.kind),
+        kind: call::kind(view),
         title: match row.kind {
+            _ if view.ask.child.is_some() => format!("A sub-run works on {name}"),
             HoldKind::Approval => format!("Approve {name}?"),
             HoldKind::Input => question.clone().unwrap_or_else(|| "The agent asks for input".into()),
             HoldKind::External => format!("Waiting for the result of {name}"),
@@ -121,34 +169,45 @@ pub(super) fn widget(
         reason: ask.reason.clone(),
         question: question.filter(|_| !is_asked),
         data: ask.data.as_ref().and_then(DataShown::of),
-        tree: view.arguments.as_ref().filter(|_| !is_asked).map(json_view::html),
+        shown: call::shown(view, preview, now).filter(|_| !is_asked),
         tool: tool.filter(|_| !is_asked),
-        arguments,
         hidden,
         is_final: view.risk == Some(Risk::Destructive) && row.kind == HoldKind::Approval,
+        needs_care: call::care(view.risk),
+        has_agreed: who.is_some_and(|who| call::has_agreed(view, who)),
+        is_asked_by_server: view.is_asked_by_server,
+        why_not: view.why_not.as_ref().map(ToString::to_string),
         digest: row.digest.map(|digest| digest.to_string()).unwrap_or_default(),
         revision: row.revision,
         opened: ShownInstant::new(row.opened_at, now),
         expires: row.expires_at.map(|at| ShownInstant::new(at, now)),
+        is_late: row.closed.is_none() && row.expired_at.is_some(),
         action,
         form: form(view, tried),
         notice: tried
-            .map(|tried| Notice { title: tried.failure.title.clone(), text: tried.failure.text.clone() }),
+            .and_then(|tried| tried.failure.as_ref())
+            .map(|failure| Notice { title: failure.title.clone(), text: failure.text.clone() }),
         kept: tried.map(|tried| kept(&tried.posted)).unwrap_or_default(),
     }
 }
 
 fn form(view: &HoldView, tried: Option<&WidgetFailure>) -> WidgetForm {
+    if let Some(child) = &view.ask.child {
+        return WidgetForm::Child { run: child.to_string() };
+    }
     if !view.may_decide {
         return WidgetForm::NotYours;
     }
     match view.row.kind {
+        // Whoever must sign in again first does so on its own page.
+        HoldKind::Approval if view.needs_sign_in.is_some() => WidgetForm::Page,
         HoldKind::Approval => {
             let text = view.arguments.as_ref().map_or("", |arguments| arguments.text());
-            WidgetForm::Approval { arguments: escaped_json(text).into_owned() }
+            let arguments = escaped_json(text);
+            WidgetForm::Approval { arguments: (arguments.len() <= EDIT_MAX).then(|| arguments.into_owned()) }
         }
-        HoldKind::Input if view.ask.child.is_none() => question(view, tried),
-        HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery => WidgetForm::Page,
+        HoldKind::Input => question(view, tried),
+        HoldKind::External | HoldKind::Auth | HoldKind::Recovery => WidgetForm::Page,
     }
 }
 
@@ -163,17 +222,11 @@ fn question(view: &HoldView, tried: Option<&WidgetFailure>) -> WidgetForm {
     };
     if let Some(tried) = tried {
         form.keep(&tried.posted);
-        if let Some(pointer) = &tried.pointer {
-            form.blame(&tried.posted, pointer, &tried.failure.text);
+        if let (Some(pointer), Some(failure)) = (&tried.pointer, &tried.failure) {
+            form.blame(&tried.posted, pointer, &failure.text);
         }
     }
-    let fields = form.into_fields();
-    // What has parts of its own needs more room than a widget has.
-    let is_simple = |field: &Field| match field.kind {
-        Kind::Text | Kind::Number | Kind::Integer | Kind::Boolean | Kind::Choice => true,
-        Kind::Object | Kind::Lines | Kind::Several | Kind::List => false,
-    };
-    if fields.iter().all(is_simple) { WidgetForm::Fields { fields } } else { WidgetForm::Page }
+    WidgetForm::Fields { fields: form.into_fields() }
 }
 
 fn kept(posted: &PostedForm) -> KeptValues {
@@ -185,13 +238,17 @@ fn kept(posted: &PostedForm) -> KeptValues {
     }
 }
 
-/// Decides a hold as the form of its widget says; comes back when the run rests, or after a moment.
+/// Decides a hold as the form of its widget says, unless that asks for more room; comes back when the run rests, or after a
+/// moment.
 pub(super) async fn decide(
     app: &App,
     who: &Principal,
     hold: HoldId,
     posted: PostedForm,
 ) -> Result<Result<(), WidgetFailure>, Failure> {
+    if forms::asks_for_more(&posted) {
+        return Ok(Err(WidgetFailure::asking_for_more(hold, posted)));
+    }
     let tried = deciding::decide(app, who, hold, &posted).await?;
-    Ok(tried.map_err(|Objection { failure, pointer }| WidgetFailure { hold, failure, posted, pointer }))
+    Ok(tried.map_err(|objection| WidgetFailure::of(hold, posted, objection)))
 }

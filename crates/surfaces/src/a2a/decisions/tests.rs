@@ -122,8 +122,11 @@ fn modified_input_that_is_none_is_said_to_be_wrong() {
     ] {
         assert_eq!(short(parts, &waits), field, "{parts}");
     }
-    // S3-23: the word alone, as the options offer it, changes nothing and is no mistake.
-    assert_eq!(short(r#"[{"text":"modify"},{"data":{"decision":"modify"}}]"#, &waits), Short::Nothing);
+    // S3-23: the word alone, as the options offer it, changes nothing and is not a mistake.
+    for alone in ["", r#","modified_input":null"#, r#","modified_input":"""#, r#","modified_input":" \n""#] {
+        let parts = format!(r#"[{{"text":"modify"}},{{"data":{{"decision":"modify"{alone}}}}}]"#);
+        assert_eq!(short(&parts, &waits), Short::Nothing, "{parts}");
+    }
     let twice = r#"[{"data":{"decision":"approve","decision":"deny"}}]"#;
     assert_eq!(short(twice, &waits), Short::Invalid("message.parts[0].data".into()));
 }
@@ -293,7 +296,7 @@ fn a_message_that_names_its_holds_depends_on_nothing_else() {
     }
 }
 
-/// T5: a call that was asked about before is no name for what it asks now, unless that is what its sender was shown.
+/// T5: a call that was asked about before is not a name for what it asks now, unless that is what its sender was shown.
 #[test]
 fn a_call_that_asks_again_is_no_name_for_its_next_hold() {
     let call = CallId { run: task(), no: CallNo(1) };

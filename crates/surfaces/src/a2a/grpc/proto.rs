@@ -1,5 +1,5 @@
 //! The messages and the service of A2A over gRPC, made by `build.rs` from the protocol's own definition; and those of
-//! `google.rpc` that errors are told with, which are few.
+//! `google.rpc` that errors are sent with, which are few.
 //!
 //! Nothing outside `grpc` uses them.
 

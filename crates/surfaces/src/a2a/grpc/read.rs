@@ -80,7 +80,7 @@ fn part(index: usize, part: proto::Part) -> Result<wire::Part, A2aError> {
 }
 
 pub(super) fn list(request: proto::ListTasksRequest) -> Result<wire::ListTasksRequest, A2aError> {
-    let unknown = |_| A2aError::invalid("status", "is no state of a task");
+    let unknown = |_| A2aError::invalid("status", "is not a state of a task");
     let state = proto::TaskState::try_from(request.status).map_err(unknown)?;
     Ok(wire::ListTasksRequest {
         tenant: said(request.tenant),
@@ -119,5 +119,64 @@ pub(super) fn push_config(config: proto::TaskPushNotificationConfig) -> wire::Ta
             scheme: known.scheme,
             credentials: said(known.credentials).map(Secret),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+    use standfast_testkit::damage::each;
+
+    use super::*;
+
+    /// T31: whatever bytes a message of protocol buffers is, what is taken has the texts that it had.
+    #[test]
+    fn t31_any_message_of_grpc_is_read_or_refused() {
+        let text = |text: &str| proto::Part {
+            content: Some(part::Content::Text(text.into())),
+            ..Default::default()
+        };
+        let raw = proto::Part {
+            content: Some(part::Content::Raw(vec![0, 255])),
+            filename: "a".into(),
+            ..Default::default()
+        };
+        let message = proto::Message {
+            message_id: "m-1".into(),
+            task_id: "run_1".into(),
+            role: 1,
+            parts: vec![text("approve"), raw, text("\u{202e}")],
+            ..Default::default()
+        };
+        let sent =
+            proto::SendMessageRequest { message: Some(message), tenant: "ops".into(), ..Default::default() };
+        let listed = proto::ListTasksRequest { page_token: "41".into(), status: 6, ..Default::default() };
+        let (sent, listed) = (sent.encode_to_vec(), listed.encode_to_vec());
+        let (mut taken, mut refused) = (0, 0);
+        each(&[&sent, &listed], 30_000, |bytes| {
+            if let Ok(asked) = proto::ListTasksRequest::decode(bytes) {
+                let _ = list(asked);
+            }
+            let Ok(asked) = proto::SendMessageRequest::decode(bytes) else { return };
+            let said: Vec<Option<String>> =
+                asked.message.iter().flat_map(|message| &message.parts).map(said_by).collect();
+            match send(asked) {
+                Ok(read) => {
+                    taken += 1;
+                    let read: Vec<Option<String>> =
+                        read.message.parts.into_iter().map(|part| part.text).collect();
+                    assert_eq!(read, said);
+                }
+                Err(_) => refused += 1,
+            }
+        });
+        assert!(taken > 50 && refused > 50, "{taken} taken, {refused} refused");
+    }
+
+    fn said_by(part: &proto::Part) -> Option<String> {
+        match &part.content {
+            Some(part::Content::Text(text)) => Some(text.clone()),
+            _ => None,
+        }
     }
 }

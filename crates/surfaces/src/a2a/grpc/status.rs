@@ -12,7 +12,7 @@ use super::super::wire::Detail;
 use super::proto::{BadRequest, ErrorInfo, FieldViolation, RetryInfo, RpcStatus};
 
 /// An error as a status.
-pub(super) fn status(error: &A2aError) -> Status {
+pub(in crate::a2a) fn status(error: &A2aError) -> Status {
     let code = code(error.kind.names().status);
     let mut details: Vec<Any> = error.details().into_iter().map(detail).collect();
     if let Some(seconds) = error.retry_after {

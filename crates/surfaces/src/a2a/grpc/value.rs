@@ -15,14 +15,14 @@ use super::super::wire::{Json, Object};
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A value as JSON.
-pub(super) fn to_json(field: &str, value: &Value) -> Result<Json, A2aError> {
+pub(in crate::a2a) fn to_json(field: &str, value: &Value) -> Result<Json, A2aError> {
     let mut text = String::new();
     write(field, value, &mut text)?;
     raw(field, text)
 }
 
 /// An object as JSON, member by member.
-pub(super) fn to_object(field: &str, object: &Struct) -> Result<Object, A2aError> {
+pub(in crate::a2a) fn to_object(field: &str, object: &Struct) -> Result<Object, A2aError> {
     let member =
         |(name, value): (&String, &Value)| Ok((name.clone(), to_json(&format!("{field}.{name}"), value)?));
     object.fields.iter().map(member).collect()
@@ -83,7 +83,7 @@ fn number_text(field: &str, number: f64) -> Result<String, A2aError> {
 }
 
 /// JSON as a value.
-pub(super) fn from_json(json: &RawValue) -> Result<Value, A2aError> {
+pub(in crate::a2a) fn from_json(json: &RawValue) -> Result<Value, A2aError> {
     serde_json::from_str::<Exact>(json.get()).map(|exact| exact.0).map_err(|error| {
         let message = format!(
             "gRPC cannot carry this answer ({error}); ask for it over JSON-RPC or HTTP+JSON, where it is as it was sent"

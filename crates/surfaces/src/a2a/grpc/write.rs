@@ -56,7 +56,7 @@ fn state(state: wire::TaskState) -> proto::TaskState {
 }
 
 /// An instant as the other bindings write it.
-fn instant(text: &str) -> Option<prost_types::Timestamp> {
+pub(in crate::a2a) fn instant(text: &str) -> Option<prost_types::Timestamp> {
     let Timestamp(ms) = parse_rfc3339(text)?;
     let nanos = i32::try_from(ms.rem_euclid(1000) * 1_000_000).unwrap_or_default();
     Some(prost_types::Timestamp { seconds: ms.div_euclid(1000), nanos })

@@ -4,12 +4,12 @@
 
 use serde::Serialize;
 use standfast_core::body::Body;
-use standfast_core::hold::{Hold, HoldKind};
+use standfast_core::hold::{Finding, Hold, HoldKind, Risk};
 use standfast_core::id::{CallId, CallNo, MessageId};
 use standfast_core::message::shown_input;
 use standfast_engine::HoldView;
 
-use super::{PartKind, Place, body_part, raw, wire};
+use super::{PartKind, TaskIds, body_part, raw, wire};
 use crate::http::rfc3339;
 
 /// What a program needs to answer a hold.
@@ -48,6 +48,42 @@ struct Interaction<'a> {
     votes: Option<Votes>,
     #[serde(skip_serializing_if = "Option::is_none")]
     assignee: Option<String>,
+    /// Why the rules that hold it do.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    because: &'a [String],
+    /// How bad it can get, as the rules say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    risk: Option<&'static str>,
+    /// Whether it can be undone, as the rules say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reversible: Option<bool>,
+    /// What was looked up before anybody was asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    findings: Vec<ShownFinding<'a>>,
+}
+
+/// What a read-only call said before people were asked.
+#[derive(Serialize)]
+struct ShownFinding<'a> {
+    tool: &'a str,
+    arguments: &'a str,
+    result: &'a str,
+    /// It could not be asked; the result says why.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    failed: bool,
+}
+
+impl<'a> ShownFinding<'a> {
+    fn of(found: &'a Finding) -> ShownFinding<'a> {
+        let Finding { tool, arguments, result, fails, digest: _ } = found;
+        ShownFinding { tool, arguments, result, failed: *fails }
+    }
+
+    /// The same for people.
+    fn line(&self) -> String {
+        let said = if self.failed { "could not be asked" } else { "was asked, and said" };
+        format!("\n\n{} {said}: {}", self.tool, self.result)
+    }
 }
 
 /// How the vote on a hold stands.
@@ -66,7 +102,7 @@ pub(in crate::a2a) fn listed(kind: HoldKind) -> bool {
 }
 
 /// The question of a task that waits; none when it asks nobody.
-pub(in crate::a2a) fn prompt(place: Place<'_>, views: &[HoldView]) -> Option<wire::Message> {
+pub(in crate::a2a) fn prompt(place: TaskIds<'_>, views: &[HoldView]) -> Option<wire::Message> {
     let asked: Vec<&HoldView> = views.iter().filter(|view| listed(view.row.kind)).collect();
     let last = asked.last()?;
     let id = MessageId { run: last.row.id.run, seq: last.row.at };
@@ -87,7 +123,12 @@ fn marked(view: &HoldView) -> String {
         let agreed = if votes.agreed.is_empty() { "nobody".to_owned() } else { votes.agreed.join(", ") };
         format!("\n\nAgreed so far: {agreed}; {} more must agree.", votes.missing)
     });
-    [expired.unwrap_or_default(), text(view), several.unwrap_or_default()].concat()
+    let found: String = findings(view).iter().map(ShownFinding::line).collect();
+    [expired.unwrap_or_default(), text(view), found, several.unwrap_or_default()].concat()
+}
+
+fn findings(view: &HoldView) -> Vec<ShownFinding<'_>> {
+    view.ask.stakes.findings.iter().map(ShownFinding::of).collect()
 }
 
 /// How the vote stands, where several must agree.
@@ -151,6 +192,10 @@ fn interaction(view: &HoldView) -> Interaction<'_> {
         expires_at: row.expires_at.map(rfc3339),
         expired_at: row.expired_at.map(rfc3339),
         grace_ends_at: view.open.as_ref().and_then(Hold::grace_ends_at).map(rfc3339),
+        because: &ask.stakes.because,
+        risk: ask.stakes.risk.map(Risk::as_str),
+        reversible: ask.stakes.reversible,
+        findings: findings(view),
         votes: votes(view),
         assignee: row.assignee.as_ref().map(ToString::to_string),
     }

@@ -8,7 +8,13 @@ use serde_json::{Map, Value, json};
 use super::super::wire::{AgentCard, AgentInterface};
 
 /// The version as cards of 0.3 write it.
-const PROTOCOL_VERSION: &str = "0.3.0";
+pub(super) const PROTOCOL_VERSION: &str = "0.3.0";
+
+/// What a client of 0.3 uses unless it wants something else.
+pub(super) const PREFERRED: &str = "JSONRPC";
+
+/// The name of that binding, in both versions.
+const GRPC: &str = "GRPC";
 
 /// What clients of 0.3 read of an agent.
 pub(in crate::a2a) fn hybrid(card: &AgentCard) -> Value {
@@ -16,9 +22,10 @@ pub(in crate::a2a) fn hybrid(card: &AgentCard) -> Value {
     let url = card.supported_interfaces.first().map_or("", |interface| interface.url.as_str());
     both.insert("protocolVersion".into(), json!(PROTOCOL_VERSION));
     both.insert("url".into(), json!(url));
-    both.insert("preferredTransport".into(), json!("JSONRPC"));
-    let interface = |transport: &str| json!({"url": url, "transport": transport});
-    both.insert("additionalInterfaces".into(), json!([interface("JSONRPC"), interface("HTTP+JSON")]));
+    both.insert("preferredTransport".into(), json!(PREFERRED));
+    let interface = |(transport, url): (&str, &str)| json!({"url": url, "transport": transport});
+    let interfaces: Vec<Value> = transports(card).into_iter().map(interface).collect();
+    both.insert("additionalInterfaces".into(), Value::Array(interfaces));
     both.insert("supportsAuthenticatedExtendedCard".into(), json!(card.capabilities.extended_agent_card));
     if let Some(Value::Object(schemes)) = both.get_mut("securitySchemes") {
         let names: Vec<String> = schemes.keys().cloned().collect();
@@ -36,13 +43,25 @@ fn older_scheme(scheme: &mut Map<String, Value>) {
     scheme.extend(inner);
 }
 
-/// How a client of 1.0 learns that an agent also speaks 0.3.
-pub(in crate::a2a) fn interfaces(url: &str) -> Vec<AgentInterface> {
-    let interface = |protocol_binding| AgentInterface {
-        url: url.to_owned(),
+/// The ways to speak 0.3 with an agent, each with its address; gRPC only where the card names it.
+pub(super) fn transports(card: &AgentCard) -> Vec<(&str, &str)> {
+    let url = card.supported_interfaces.first().map_or("", |interface| interface.url.as_str());
+    let is_grpc = |interface: &&AgentInterface| {
+        interface.protocol_version == super::super::negotiate::V03 && interface.protocol_binding == GRPC
+    };
+    let grpc = card.supported_interfaces.iter().find(is_grpc).map(|interface| (GRPC, interface.url.as_str()));
+    [(PREFERRED, url), ("HTTP+JSON", url)].into_iter().chain(grpc).collect()
+}
+
+/// How a client of 1.0 learns that an agent also speaks 0.3. Its gRPC service cannot name an agent: `grpc` is the address of that
+/// of the default agent.
+pub(in crate::a2a) fn interfaces(url: &str, grpc: Option<String>) -> Vec<AgentInterface> {
+    let interface = |protocol_binding, url: String| AgentInterface {
+        url,
         protocol_binding,
         protocol_version: super::super::negotiate::V03,
         tenant: None,
     };
-    vec![interface("JSONRPC"), interface("HTTP+JSON")]
+    let over_http = [PREFERRED, "HTTP+JSON"].map(|binding| interface(binding, url.to_owned()));
+    over_http.into_iter().chain(grpc.map(|address| interface(GRPC, address))).collect()
 }

@@ -31,7 +31,7 @@ const LINGERS: Millis = Millis::seconds(2);
 /// The name of the events that say where a task stands.
 const STATUS_UPDATE: &str = "status_update";
 
-/// The name of those with words that the model is just saying.
+/// The name of those with tokens that the model is streaming.
 const ARTIFACT_UPDATE: &str = "artifact_update";
 
 /// A task, with the other spelling of one state.
@@ -154,7 +154,7 @@ fn status(status: &TaskStatus) -> Status<'_> {
 }
 
 /// Where the task stands: first as it is, then each time that it stands elsewhere. What it made is in its last status;
-/// until then words are told as they come.
+/// until then words are sent as they come.
 fn event(frame: &Frame) -> Option<(Option<&'static str>, String)> {
     let (task_id, context_id, status) = match &frame.body {
         Ok(StreamResponse::Task(task)) => (&task.id, &task.context_id, &task.status),

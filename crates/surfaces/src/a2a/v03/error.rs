@@ -23,7 +23,7 @@ impl OlderError {
 }
 
 /// What is said: clients of 0.3 know a task that is not there by the first words.
-fn message(error: &A2aError) -> String {
+pub(super) fn message(error: &A2aError) -> String {
     if error.kind != Kind::TaskNotFound {
         return error.message.clone();
     }

@@ -2,7 +2,7 @@
 //!
 //! Matches are exhaustive and types are taken apart whole, so that something new in 1.0 forces a visit here. The rules are
 //! those of the official libraries: `blocking` is the opposite of `returnImmediately`, a history of 0 messages means as
-//! many as the server likes, and data that is no object travels as `{"value": …}` with a mark.
+//! many as the server likes, and data that is not an object travels as `{"value": …}` with a mark.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 

@@ -4,15 +4,15 @@
 
 use serde_json::value::RawValue;
 use standfast_core::body::Body;
-use standfast_core::hold::OnTimeout;
+use standfast_core::hold::{Ask, OnTimeout};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Part, ToolResult};
 use standfast_core::name::{AgentName, SessionId, ToolName};
 use standfast_core::policy::Effect;
 use standfast_core::time::Millis;
-use standfast_engine::{GateDecision, GateOutcome, GateState, GateView, NewGate, Withdrawal};
+use standfast_engine::{Callback, GateDecision, GateOutcome, GateState, GateView, NewGate, Withdrawal};
 
-use super::wire;
+use super::{callback, wire};
 use crate::http::{Problem, gate_text, gate_url, gate_value as raw, parse_rfc3339, rfc3339};
 
 /// What the client of a call is asked to do next, at the earliest after so long.
@@ -25,7 +25,7 @@ const NAME_MAX: usize = 512;
 const USUAL_LEASE: Millis = Millis::seconds(10 * 60);
 
 /// The gate that a body asks for.
-pub(crate) fn new_gate(body: wire::OpenGate) -> Result<NewGate, Problem> {
+pub(crate) fn new_gate(mut body: wire::OpenGate) -> Result<(NewGate, Option<Callback>), Problem> {
     let bad = |field: &str, why: &dyn std::fmt::Display| Problem::invalid(format!("{field}: {why}"));
     let tool = ToolName::new(&body.tool).map_err(|why| bad("tool", &why))?;
     let agent = AgentName::new(&body.agent).map_err(|why| bad("agent", &why))?;
@@ -52,14 +52,59 @@ pub(crate) fn new_gate(body: wire::OpenGate) -> Result<NewGate, Problem> {
         wire::OnDeadline::Deny => OnTimeout::Deny,
         wire::OnDeadline::Keep => OnTimeout::Keep,
     };
+    let question = match body.ask {
+        wire::GateAsk::Approval => None,
+        wire::GateAsk::Answer => Some(question(&arguments)?),
+    };
+    let callback = body.callback.take().map(callback::read).transpose()?;
     let message = message(&agent, &body);
+    let is_destructive = body.hints.as_ref().is_some_and(|hints| hints.destructive == Some(true));
     let (call, asks) = (body.call, Effect::Allow);
-    Ok(NewGate { tool, arguments, schema, session, call, message, deadline, on_deadline, asks })
+    let gate = NewGate {
+        tool,
+        arguments,
+        schema,
+        session,
+        call,
+        message,
+        deadline,
+        on_deadline,
+        asks,
+        question,
+        is_destructive,
+    };
+    Ok((gate, callback))
 }
 
-/// What approvers are told beside the call: who asks, and why, as *its* words.
+/// The question that arguments are.
+fn question(arguments: &RawJson) -> Result<Ask, Problem> {
+    let bad = |why: &dyn std::fmt::Display| {
+        Problem::invalid(format!(
+            "arguments: with \"ask\": \"answer\" they are {{\"question\": text, \"options\"?: [text], \
+             \"answer_schema\"?: JSON Schema}}: {why}"
+        ))
+    };
+    let asked: wire::Question = serde_json::from_str(arguments.text()).map_err(|why| bad(&why))?;
+    if asked.question.trim().is_empty() {
+        return Err(bad(&"the question is empty"));
+    }
+    let schema = asked.answer_schema.map(|schema| RawJson::parse(schema.get())).transpose();
+    let answer_schema = schema.map_err(|why| bad(&why))?;
+    if answer_schema.as_ref().is_some_and(|schema| !schema.text().trim_start().starts_with('{')) {
+        return Err(bad(&"answer_schema must be a JSON Schema: an object"));
+    }
+    let question = Some(Body::text(asked.question));
+    Ok(Ask { question, options: asked.options, answer_schema, ..Ask::default() })
+}
+
+/// What approvers see beside the call: who asks, and why, as *its* words.
 fn message(agent: &AgentName, body: &wire::OpenGate) -> Message {
-    let mut text = format!("The agent {agent} asks before it runs {} (its call {}", body.tool, body.call);
+    let mut text = match body.ask {
+        wire::GateAsk::Approval => {
+            format!("The agent {agent} asks before it runs {} (its call {}", body.tool, body.call)
+        }
+        wire::GateAsk::Answer => format!("The agent {agent} asks a question (its call {}", body.call),
+    };
     if let Some(turn) = &body.turn {
         text.push_str(&format!(", turn {turn}"));
     }
@@ -162,6 +207,8 @@ pub(crate) fn gate(view: &GateView, site: &str) -> wire::Gate {
         arguments: raw(&view.arguments),
         digest: view.digest.map(|digest| digest.to_string()),
         revision: view.revision,
+        expired_at: view.expired_at.map(rfc3339),
+        grace_ends_at: view.grace_ends_at.map(rfc3339),
         decision: view.decision.as_ref().map(decision),
         attempt: view.attempt,
         start_by: view.start_by.map(rfc3339),
@@ -184,6 +231,7 @@ fn decision(decision: &GateDecision) -> wire::Decision {
         rules: decision.rules.iter().map(ToString::to_string).collect(),
         grant: decision.grant.as_ref().map(ToString::to_string),
         edited: decision.is_edited,
+        late: decision.is_late,
     }
 }
 

@@ -2,9 +2,13 @@
 //!
 //! Arguments stay raw text: what is approved is what runs, byte for byte. Instants are RFC 3339.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
+
+use crate::api::wire::is_false;
 
 /// A call that an agent wants to run.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -14,8 +18,12 @@ pub(crate) struct OpenGate {
     /// The tool, as the agent calls it.
     pub(crate) tool: String,
     /// Its arguments: any JSON, kept byte for byte.
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
     pub(crate) arguments: Box<RawValue>,
+    /// What a person is asked for. `answer`: nothing runs, and `arguments` are the question, with `question`, `options` and
+    /// `answer_schema`.
+    #[serde(default)]
+    pub(crate) ask: GateAsk,
     /// JSON Schema of the arguments: checked now, and when somebody edits them.
     #[schema(value_type = Option<Object>)]
     pub(crate) arguments_schema: Option<Box<RawValue>>,
@@ -41,8 +49,57 @@ pub(crate) struct OpenGate {
     /// What happens then.
     #[serde(default)]
     pub(crate) on_deadline: OnDeadline,
+    /// Who else is told once it is decided: whoever waits for it in another program.
+    pub(crate) callback: Option<GateCallback>,
     /// How long the request waits for a decision, in milliseconds; 55000 at most.
     pub(crate) wait_ms: Option<u64>,
+}
+
+/// Who is told once a gate is decided.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = GateCallback, example = json!({"url": "https://temporal.example/api/v1/namespaces/default/workflows/order-7/signal/approved", "template": {"input": ["{{body}}"]}}))]
+pub(crate) struct GateCallback {
+    /// Where to send a POST.
+    pub(crate) url: String,
+    /// Headers of it, such as `Authorization`. Kept sealed, and shown to nobody.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+    /// Its body: any JSON, whose texts may have names of the gate's members in double braces, such as `{{state}}`, `{{decision.by}}`,
+    /// `{{outcome.value}}`, or `{{body}}` for the gate as it is shown. A text that is nothing else becomes the value itself. Without
+    /// it the body is the gate.
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub(crate) template: Option<Box<RawValue>>,
+}
+
+impl std::fmt::Debug for GateCallback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("GateCallback(..)")
+    }
+}
+
+/// What a person is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum GateAsk {
+    /// Whether the call may run.
+    #[default]
+    Approval,
+    /// An answer; nothing runs.
+    Answer,
+}
+
+/// A question to a person: the arguments of a gate that asks for an answer.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Question {
+    /// The question.
+    pub(crate) question: String,
+    /// Answers to choose from.
+    #[serde(default)]
+    pub(crate) options: Vec<String>,
+    /// JSON Schema of the answer.
+    pub(crate) answer_schema: Option<Box<RawValue>>,
 }
 
 /// The calls of one turn.
@@ -62,8 +119,8 @@ pub(crate) struct Context {
     pub(crate) text: Option<String>,
     /// A unified diff.
     pub(crate) diff: Option<String>,
-    /// Data.
-    #[schema(value_type = Option<Object>)]
+    /// Data: any JSON.
+    #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) json: Option<Box<RawValue>>,
     /// An address.
     pub(crate) link: Option<String>,
@@ -139,11 +196,11 @@ pub(crate) struct ReportOutcome {
     pub(crate) attempt: Option<u32>,
     /// In one word.
     pub(crate) status: OutcomeStatus,
-    /// What it returned.
-    #[schema(value_type = Option<Object>)]
+    /// What it returned: any JSON.
+    #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) result: Option<Box<RawValue>>,
-    /// Why it failed, or why nobody knows.
-    #[schema(value_type = Option<Object>)]
+    /// Why it failed, or why nobody knows: any JSON.
+    #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) error: Option<Box<RawValue>>,
 }
 
@@ -202,14 +259,20 @@ pub(crate) struct Gate {
     pub(crate) call: String,
     /// The tool.
     pub(crate) tool: String,
-    /// The arguments that may run, or that were decided on last.
-    #[schema(value_type = Object)]
+    /// The arguments that may run, or that were decided on last: any JSON.
+    #[schema(value_type = serde_json::Value)]
     pub(crate) arguments: Box<RawValue>,
     /// Digest of tool and arguments: `start` repeats it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
     /// How often the arguments were edited.
     pub(crate) revision: u32,
+    /// When it expired, while a late decision still counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expired_at: Option<String>,
+    /// Until when a late decision is taken, of a gate that expired and is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) grace_ends_at: Option<String>,
     /// Who or what decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) decision: Option<Decision>,
@@ -282,6 +345,9 @@ pub(crate) struct Decision {
     pub(crate) grant: Option<String>,
     /// Whether the arguments are others than those that were asked about.
     pub(crate) edited: bool,
+    /// The decision came after the deadline.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) late: bool,
 }
 
 /// What came of a call.
@@ -290,7 +356,7 @@ pub(crate) struct Decision {
 pub(crate) struct Outcome {
     /// Whether it did what it should.
     pub(crate) ok: bool,
-    /// What it returned, or why it failed.
-    #[schema(value_type = Object)]
+    /// What it returned, or why it failed: any JSON.
+    #[schema(value_type = serde_json::Value)]
     pub(crate) value: Box<RawValue>,
 }

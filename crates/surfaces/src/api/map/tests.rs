@@ -119,9 +119,11 @@ fn every_answer_to_a_decision_has_its_word() {
             risk: None,
             reversible: None,
             findings: Vec::new(),
+            reconciled: None,
             deciders: String::new(),
             may_decide: true,
             why_not: None,
+            needs_sign_in: None,
             demands: Vec::new(),
             drift: Vec::new(),
             question: None,
@@ -236,6 +238,7 @@ fn the_contents_of_an_event_keep_their_bytes() {
         digest: None,
         message: None,
         grant: None,
+        origin: None,
     };
     let envelope = Envelope {
         seq: standfast_core::id::Seq(3),

@@ -51,7 +51,7 @@ impl ReceiverKind for Webhook {
     fn request(&self, telling: &Delivery<'_>) -> Option<DeliveryRequest> {
         let subscription = telling.subscription;
         let (id, body) = match &telling.what {
-            DeliveryPayload::Frame { .. } => return None,
+            DeliveryPayload::Frame { .. } | DeliveryPayload::Digest { .. } => return None,
             DeliveryPayload::Ping { id } => ((*id).to_owned(), webhook_body::ping(telling)?),
             DeliveryPayload::Event { run, event, hold } => {
                 let hold = hold.clone().map(|view| {

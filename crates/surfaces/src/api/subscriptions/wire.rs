@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// Who is to be told of what.
+/// A webhook subscription: who is notified of what.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"url": "https://example.com/hooks/standfast", "agent": "ops", "events": ["hold.opened"]}))]
@@ -43,7 +43,7 @@ pub(super) struct SubscriptionBody {
     pub(super) old_secret_until: Option<String>,
 }
 
-/// Whether it is told anything.
+/// Whether anything is delivered to it.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SubscriptionState {

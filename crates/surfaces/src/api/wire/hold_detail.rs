@@ -31,9 +31,13 @@ pub(in crate::api) struct HoldDetail {
     /// Whether what the call does can be undone, as its tool and the rules say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::api) reversible: Option<bool>,
-    /// What the read-only calls found that rules want made before people are asked.
+    /// What the read-only calls found that rules want made before people are asked; of an unknown outcome, the call that
+    /// the tool's `reconcile` names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::api) findings: Vec<FindingBody>,
+    /// Of an unknown outcome, what that call says: `did_not_happen` (so far) or `cannot_tell`. What happened is not asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::api) reconciled: Option<String>,
     /// Who may decide, in words.
     pub(in crate::api) deciders: String,
     /// Whether the caller may decide.
@@ -41,6 +45,10 @@ pub(in crate::api) struct HoldDetail {
     /// Why the caller may not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::api) why_not: Option<String>,
+    /// How many seconds ago the caller may have signed in at the identity provider to approve it, where their sign-in is older
+    /// or is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::api) needs_sign_in: Option<i64>,
     /// What each rule that holds it demands; each must be met.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::api) demands: Vec<DemandBody>,
@@ -109,6 +117,9 @@ pub(in crate::api) struct DemandBody {
     pub(in crate::api) approvers: Option<Vec<String>>,
     /// How many of them must agree.
     pub(in crate::api) quorum: u32,
+    /// How many seconds ago whoever approves may have signed in at the identity provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::api) sign_in_max_age: Option<i64>,
     /// Who has agreed.
     pub(in crate::api) agreed: Vec<String>,
 }

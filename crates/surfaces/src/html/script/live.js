@@ -4,7 +4,7 @@
 //
 // One EventSource says that something changed; the page is then asked for again, by the same address and template, without
 // its frame, and morphed into the one that is open. What a person typed, selected or unfolded stays. A call that changed
-// under somebody's eyes is not exchanged: they are told, and load it themselves.
+// under somebody's eyes is not exchanged: a note says so, and they load it themselves.
 
 /** @typedef {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} Field */
 
@@ -13,6 +13,7 @@ const POLL_MS = 5_000;
 const HIDDEN_POLL_MS = 30_000;
 /** Streams say at least every 20 seconds that they are alive. */
 const SILENT_MS = 50_000;
+const FETCH_MS = 30_000;
 const GATHER_MS = 120;
 const KEYS = 'standfast.keys';
 const TASK = 'standfast.task';
@@ -108,9 +109,9 @@ function decisions(root) {
 }
 
 let isPressed = false;
-// A form that was refused is answered with a page that has what was entered and what is wrong with it: nothing replaces that.
+// A form that was refused, or asked for one more entry, is answered with a page that has what was entered: nothing replaces that.
 const arrived = /** @type {PerformanceNavigationTiming | undefined} */ (performance.getEntriesByType('navigation')[0]);
-let isStopped = (arrived?.responseStatus ?? 200) >= 400;
+let isStopped = (arrived?.responseStatus ?? 200) >= 400 || main().dataset.kept !== undefined;
 /** @type {Promise<void> | undefined} */
 let refreshing;
 let isWanted = false;
@@ -128,19 +129,23 @@ async function refresh() {
 
 async function fetchAndMorph() {
   let response;
+  let text;
   try {
-    response = await fetch(location.pathname + location.search, { headers: FRAGMENT, cache: 'no-store' });
+    // What stands in between may swallow an answer: a page that waits for it for ever would never look again.
+    response = await fetch(location.pathname + location.search, { headers: FRAGMENT, cache: 'no-store', signal: AbortSignal.timeout(FETCH_MS) });
+    text = await response.text();
   } catch {
     return;
   }
-  if (response.status === 401) {
+  if ([401, 403, 404, 410].includes(response.status)) {
     isStopped = true;
     close();
-    say('You are signed out.', { href: location.href, link: 'Sign in' });
+    if (response.status === 401) say('You are signed out.', { href: location.href, link: 'Sign in' });
+    else say('This is not here any more, or you may not see it any more.', { href: location.href });
     return;
   }
   if (!response.ok) return;
-  const next = new DOMParser().parseFromString(await response.text(), 'text/html');
+  const next = new DOMParser().parseFromString(text, 'text/html');
   const [nav, contents] = [next.getElementById('nav'), next.getElementById('main')];
   if (!nav || !contents || isPressed) { isWanted ||= isPressed; return; }
   const [before, after] = [decisions(main()), decisions(contents)];
@@ -247,16 +252,13 @@ function heard() {
 
 /** No stream, for whatever reason: the page looks by itself, and says so. */
 function cut() {
-  clearTimeout(polling);
   if (isStopped || document.hidden) return;
-  if (performance.now() - heardAt > SILENT_MS && source && source.readyState === EventSource.OPEN) connect();
   wasCut = true;
   say(`Live updates are interrupted. Reconnecting; until then the page is updated every ${POLL_MS / 1000} seconds.`);
-  polling = setTimeout(async () => {
-    await refresh();
-    if (source?.readyState === EventSource.CLOSED) connect();
-    cut();
-  }, POLL_MS);
+  // A stream that is open and says nothing, not even that it is alive, is given up: what stands in between has lost it.
+  if (!source || source.readyState === EventSource.CLOSED || performance.now() - heardAt >= SILENT_MS) connect();
+  clearTimeout(polling);
+  polling = setTimeout(async () => { await refresh(); if (wasCut) cut(); }, POLL_MS);
 }
 
 function connect() {
@@ -270,8 +272,10 @@ function connect() {
   const stream = new EventSource(`${base}/events?${query}`);
   source = stream;
   heardAt = performance.now();
+  clearTimeout(polling);
   polling = setTimeout(cut, POLL_MS);
-  stream.addEventListener('open', heard);
+  // An open connection is none that speaks: only what the server says counts.
+  stream.addEventListener('hello', heard);
   stream.addEventListener('alive', () => { heard(); later(); });
   stream.addEventListener('changed', () => { heard(); later(); });
   stream.addEventListener('words', (event) => { heard(); speak(JSON.parse(event.data)); });
@@ -337,7 +341,7 @@ function unfold(found) {
 /** @param {HTMLFormElement} found */
 function enter(found) {
   unfold(found);
-  const field = /** @type {HTMLElement | null} */ (found.querySelector('textarea, input:not([type=hidden]), select, button'));
+  const field = /** @type {HTMLElement | null} */ (found.querySelector('textarea, input:not([type=hidden]), select, button:not([tabindex])'));
   field?.focus();
   field?.scrollIntoView({ block: 'nearest' });
 }
@@ -349,10 +353,10 @@ function approve() {
   const button = /** @type {HTMLButtonElement | null} */ (found.querySelector('button'));
   const others = main().querySelectorAll('form[data-action=approve]').length;
   const isChosen = others === 1 || found.contains(document.activeElement) || (found.closest('[data-href], [data-hold]')?.contains(document.activeElement) ?? false);
-  const isFinal = found.dataset.destructive !== undefined || found.closest('[data-hold], article, main')?.querySelector('.irreversible') !== null;
-  if (isFinal || !isChosen) {
+  const care = found.dataset.careful;
+  if (care || !isChosen) {
     button?.focus();
-    if (isFinal) say('This cannot be undone: press Enter on the button to approve it.', { forMs: 8_000 });
+    if (care) say(`${care === 'unknown' ? 'Nothing says that this can be undone' : 'This cannot be undone'}: press Enter on the button to approve it.`, { forMs: 8_000 });
     return;
   }
   if (button) found.requestSubmit(button);
@@ -400,11 +404,23 @@ addEventListener('keydown', (event) => {
 });
 
 const toggle = /** @type {HTMLInputElement | null} */ (document.getElementById('keys-on'));
+/** What pages say of keys is shown where they work. */
+const tellKeys = () => { document.documentElement.dataset.keys = stored(KEYS) ?? 'on'; };
+tellKeys();
 if (toggle) {
   toggle.checked = stored(KEYS) !== 'off';
-  toggle.addEventListener('change', () => store(KEYS, toggle.checked ? null : 'off'));
+  toggle.addEventListener('change', () => { store(KEYS, toggle.checked ? null : 'off'); tellKeys(); });
   /** @type {HTMLElement} */ (document.getElementById('keys-switch')).hidden = false;
 }
+
+// ---- Everything that a page can select, or nothing, where all of it is selected already. What follows shows each in full.
+
+addEventListener('click', (event) => {
+  const { form: list } = /** @type {HTMLButtonElement} */ (event.target instanceof Element && event.target.closest('[data-select-all]') || {});
+  const boxes = /** @type {HTMLInputElement[]} */ ([...list?.querySelectorAll('input[type=checkbox]') ?? []]);
+  const isAll = boxes.every((box) => box.checked);
+  for (const box of boxes) box.checked = !isAll;
+});
 
 // ---- Ids are copied by a click, where they are no links.
 

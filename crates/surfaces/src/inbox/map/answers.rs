@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use standfast_core::body::Body;
 use standfast_core::command::Choice;
-use standfast_core::hold::{Ask, HoldKind};
+use standfast_core::hold::{Ask, Hold, HoldKind};
 use standfast_core::id::{CallNo, HoldId};
 use standfast_core::run::status as core_status;
 use standfast_engine::{HoldView, TaskView};
 
 use super::{json, raw, status, value};
-use crate::http::Problem;
+use crate::http::{Problem, rfc3339};
 use crate::inbox::error;
 use crate::inbox::wire::{Object, TaskStatus};
 
@@ -162,7 +162,7 @@ pub(in crate::inbox) fn suspend_payload(hold: &HoldView) -> Object {
         put(&mut payload, "data", &held());
         payload
     };
-    match hold.row.kind {
+    let mut payload = match hold.row.kind {
         HoldKind::Approval => by_rule("Approval needed", hold.prompt.clone(), &APPROVAL),
         HoldKind::Recovery => {
             let question = "Its outcome is unknown. Did it happen?".to_owned();
@@ -175,7 +175,15 @@ pub(in crate::inbox) fn suspend_payload(hold: &HoldView) -> Object {
         HoldKind::Input | HoldKind::External => {
             asked_by_worker(&hold.ask, hold.row.id.key.call == CallNo::RUN && hold.ask.data.is_some())
         }
+    };
+    // Its time has passed, and a late answer is still taken. What a worker says itself stays as it is.
+    let ends = hold.open.as_ref().and_then(Hold::grace_ends_at).filter(|_| hold.row.expired_at.is_some());
+    for (name, at) in [("expiredAt", hold.row.expired_at), ("graceEndsAt", ends)] {
+        if let Some(at) = at.filter(|_| !payload.contains_key(name)) {
+            put(&mut payload, name, &rfc3339(at));
+        }
     }
+    payload
 }
 
 /// What a model or a worker asks. An outside worker's payload stands beside the reason, a model's `data` is a member.

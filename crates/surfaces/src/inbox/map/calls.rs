@@ -30,12 +30,18 @@ pub(in crate::inbox) fn proposal(body: &NewCall) -> Result<ProposedCall, Problem
     fits("context", &body.context)?;
     standfast_core::name::ToolName::new(&body.tool)
         .map_err(|bad| Problem::invalid(format!("tool: {bad}")))?;
+    let schema = body.input_schema.as_ref().map(|schema| json("inputSchema", schema)).transpose()?;
+    if let Some(schema) = &schema {
+        let wrong = |why: String| Problem::invalid(format!("inputSchema: {why}"));
+        standfast_engine::schema::is_usable(schema).map_err(wrong)?;
+    }
     Ok(ProposedCall {
         id: body.call_id.clone().unwrap_or_default(),
         tool: body.tool.clone(),
         arguments: json("input", &body.input)?.text().to_owned(),
         context: body.context.as_ref().map(Body::text),
         asks: if body.requires_approval == Some(false) { Effect::Allow } else { Effect::Hold },
+        schema,
     })
 }
 

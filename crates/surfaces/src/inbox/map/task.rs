@@ -11,7 +11,7 @@ use standfast_core::id::HoldKey;
 use standfast_core::json::RawJson;
 use standfast_core::run::{Run, Status, status as core_status};
 use standfast_core::time::Timestamp;
-use standfast_engine::{TaskView, claimed_by};
+use standfast_engine::{TaskView, UnreadableRun, claimed_by};
 
 use super::answers::{asked_by_worker, suspend_payload};
 use super::{raw, status};
@@ -70,6 +70,44 @@ pub(in crate::inbox) fn task(view: &TaskView) -> Task {
     }
 }
 
+/// A task whose row or log cannot be read has failed, with what else is known of it (C35).
+pub(in crate::inbox) fn unreadable(found: &UnreadableRun) -> Option<Task> {
+    let facts = found.facts.as_ref()?;
+    let place = facts.inbox.as_ref()?;
+    let id = found.run.to_string();
+    let message = format!("failed to load execution state: {}", found.why);
+    Some(Task {
+        inbox_id: place.inbox.to_string(),
+        kind: place.kind.clone(),
+        status: TaskStatus::Failed,
+        priority: place.priority,
+        title: None,
+        source_id: None,
+        source_url: None,
+        payload: RawValue::NULL.to_owned(),
+        result: None,
+        error: Some(TaskError { message, stack: None, retryable: Some(false) }),
+        target_agent_id: place.target_agent.as_ref().map(ToString::to_string),
+        claimed_by: None,
+        claim_id: None,
+        run_id: id.clone(),
+        id,
+        created_at: rfc3339(facts.started_at),
+        claimed_at: None,
+        claim_expires_at: None,
+        started_at: None,
+        suspended_at: None,
+        suspend_payload: None,
+        resume_schema: None,
+        resume_payload: None,
+        completed_at: None,
+        attempts: 0,
+        max_attempts: place.max_attempts,
+        next_retry_at: None,
+        metadata: None,
+    })
+}
+
 fn next_retry_at(run: &Run) -> Option<Timestamp> {
     match core_status(run) {
         Status::Retrying(at) => Some(at),
@@ -126,7 +164,7 @@ impl<'a> TaskHistory<'a> {
                 }
                 Event::RunClaimed(claimed) => {
                     let worker = claimed.claim.as_ref().map(|claim| &claim.worker);
-                    // A sign of life is told like a claim, by the same worker.
+                    // A heartbeat is shown like a claim, by the same worker.
                     if worker.is_none() || worker != told.worker {
                         told.claimed_at = Some(*at);
                     }

@@ -82,7 +82,7 @@ impl Trail<'_> {
             Event::HoldOpened(opened) if is_asked(opened.kind) => self.wait(envelope, opened.hold),
             Event::HoldResolved(resolved) => {
                 if let Some(action) = self.action(envelope, &resolved.resolution) {
-                    self.decide(envelope, resolved.hold, action);
+                    self.decide(envelope, resolved.hold, (action, resolved.late));
                 }
             }
             Event::CallFinished(finished) => {
@@ -166,14 +166,14 @@ impl Trail<'_> {
         }
     }
 
-    fn decide(&mut self, envelope: &Envelope, hold: HoldKey, action: &'static str) {
+    fn decide(&mut self, envelope: &Envelope, hold: HoldKey, (action, late): (&'static str, bool)) {
         let Some(request_id) = self.request_of(hold) else { return };
         let this = (request_id.clone(), envelope.at);
         if self.decided.as_ref() == Some(&this) {
             return;
         }
         self.decided = Some(this);
-        let content = serde_json::to_string(&Decision { action, request_id: &request_id });
+        let content = serde_json::to_string(&Decision { action, request_id: &request_id, late });
         self.invocation = request_id;
         self.add(envelope, Role::User, text(content.unwrap_or_default()));
     }

@@ -83,7 +83,9 @@ fn held(kind: HoldKind, call: u32) -> HoldView {
         description: None,
         reversible: None,
         risk: None,
+        is_asked_by_server: false,
         unknown_because: None,
+        reconciled: None,
         recorded: None,
         path: Vec::new(),
         open: None,
@@ -93,6 +95,7 @@ fn held(kind: HoldKind, call: u32) -> HoldView {
         deciders: String::new(),
         demands: Vec::new(),
         drift: Vec::new(),
+        needs_sign_in: None,
         may_log_in: false,
     }
 }
@@ -146,7 +149,7 @@ fn several_answers_have_names() {
     assert!(read(&json!("a")).is_err());
 }
 
-/// A login is told as its tool wrote it down: one place, several, or only words.
+/// A login is shown as its tool wrote it down: one place, several, or only words.
 #[test]
 fn logins_are_told_as_they_were_written() {
     let challenge = json!({"server_name": "files", "auth_server": "https://login.example.com", "scopes": ["read"],

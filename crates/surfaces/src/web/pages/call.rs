@@ -4,11 +4,13 @@
 
 use serde::Serialize;
 use standfast_core::json::RawJson;
+use standfast_core::name::UserId;
 use standfast_core::time::Timestamp;
 use standfast_engine::HoldView;
 use standfast_engine::tool::preview::{CallPreview, FileChange, FileNow, Risk};
 
 use super::ShownInstant;
+use crate::labels;
 use crate::web::diff::{self, Diff};
 use crate::web::json_view;
 use crate::web::media::{self, Media};
@@ -17,6 +19,8 @@ use crate::web::media::{self, Media};
 const BIG: usize = 4_000;
 /// Bytes of arguments that stand on the page as they are; longer ones are a page of their own.
 const RAW_MAX: usize = 64 * 1024;
+/// Bytes of arguments that can be edited on a page.
+pub(in crate::web) const EDIT_MAX: usize = 64 * 1024;
 /// Lines of a diff.
 const DIFF_MAX: usize = 2_000;
 /// Characters of a body of a request.
@@ -84,10 +88,29 @@ pub(in crate::web) struct RiskShown {
 
 pub(in crate::web) fn risk(risk: Option<Risk>) -> Option<RiskShown> {
     risk.map(|risk| match risk {
-        Risk::ReadOnly => RiskShown { word: "read_only", text: "Read-only" },
-        Risk::Reversible => RiskShown { word: "reversible", text: "↺ Can be undone" },
-        Risk::Destructive => RiskShown { word: "destructive", text: "⚠ Cannot be undone" },
+        Risk::ReadOnly => RiskShown { word: "read_only", text: labels::risk(risk) },
+        Risk::Reversible => RiskShown { word: "reversible", text: labels::risk(risk) },
+        Risk::Destructive => RiskShown { word: "destructive", text: labels::risk(risk) },
     })
+}
+
+/// What a hold waits for; a sub-run is none of the kinds that people decide.
+pub(in crate::web) fn kind(view: &HoldView) -> &'static str {
+    if view.ask.child.is_some() { "Sub-run" } else { labels::kind(view.row.kind) }
+}
+
+/// Whether somebody has approved an open hold that others must approve too.
+pub(in crate::web) fn has_agreed(view: &HoldView, who: &UserId) -> bool {
+    view.open.as_ref().is_some_and(|open| open.votes.contains(who))
+}
+
+/// Why no single key approves a call: what it does cannot be undone, or nobody knows whether it can.
+pub(in crate::web) fn care(risk: Option<Risk>) -> Option<&'static str> {
+    match risk {
+        Some(Risk::ReadOnly | Risk::Reversible) => None,
+        Some(Risk::Destructive) => Some("destructive"),
+        None => Some("unknown"),
+    }
 }
 
 pub(in crate::web) fn shown(

@@ -4,9 +4,11 @@
 //! Read from the log and from the hold's own policy; nothing is guessed.
 
 use serde::Serialize;
+use standfast_core::actor::Actor;
 use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::{AfterGrace, HoldKind, OnDeny, OnTimeout};
+use standfast_core::name::UserId;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 use standfast_engine::HoldView;
@@ -19,10 +21,17 @@ const WORDS_MAX: usize = 1_500;
 /// What was said before.
 #[derive(Debug, Default, Serialize)]
 pub(in crate::web) struct Conversation {
-    /// The latest message of the person.
-    asked: Option<Words>,
+    /// What was asked: by the person, and of a sub-run by the agent above it.
+    asked: Vec<AskedMessage>,
     /// What the model said in the reply that led here.
     said: Option<Words>,
+}
+
+/// A message, and who asked whom.
+#[derive(Debug, Serialize)]
+struct AskedMessage {
+    who: String,
+    words: Words,
 }
 
 /// A text, with how much of it is missing.
@@ -42,17 +51,41 @@ impl Words {
     }
 }
 
-pub(in crate::web) fn conversation(view: &HoldView, log: &[Envelope]) -> Conversation {
-    let mut conversation = Conversation::default();
+/// What was said before a hold opened. `root` is how the run at the top of a sub-run began: people talk to that one.
+pub(in crate::web) fn conversation(
+    run: &Run,
+    view: &HoldView,
+    log: &[Envelope],
+    root: &[Envelope],
+) -> Conversation {
+    let mut asked =
+        root.iter().find_map(|envelope| asked(run, view, envelope)).into_iter().collect::<Vec<_>>();
+    let (above, mut said) = (asked.len(), None);
     for envelope in log.iter().filter(|envelope| envelope.seq <= view.row.at) {
-        if let Event::MessageReceived(received) = &envelope.event {
-            conversation.asked = Words::of(&received.message.words()).or(conversation.asked);
-            conversation.said = None;
+        if let Event::MessageReceived(_) = &envelope.event {
+            said = None;
+            if let Some(latest) = self::asked(run, view, envelope) {
+                asked.truncate(above);
+                asked.push(latest);
+            }
         } else if let Event::ModelReplied(replied) = &envelope.event {
-            conversation.said = replied.reply.text.as_ref().and_then(Body::inline).and_then(Words::of);
+            said = replied.reply.text.as_ref().and_then(Body::inline).and_then(Words::of);
         }
     }
-    conversation
+    Conversation { asked, said }
+}
+
+/// A message, with who asked: a message that this server passed on is the parent agent's, where there is one.
+fn asked(run: &Run, view: &HoldView, envelope: &Envelope) -> Option<AskedMessage> {
+    let Event::MessageReceived(received) = &envelope.event else { return None };
+    let who = match (&envelope.actor, view.path.last()) {
+        (Actor::Node(_), Some((_, parent))) => format!("{parent} asked {}", view.row.agent),
+        (Actor::Person(user) | Actor::Link(user) | Actor::Client(user) | Actor::Callback(user), _) => {
+            format!("{user} asked")
+        }
+        (Actor::Node(_) | Actor::Outside(_) | Actor::Clock, _) => format!("{} asked", run.facts.owner),
+    };
+    Some(AskedMessage { who, words: Words::of(&received.message.words())? })
 }
 
 /// What follows from each decision.
@@ -63,23 +96,44 @@ pub(in crate::web) struct Consequences {
     silence: String,
 }
 
-pub(in crate::web) fn consequences(run: &Run, view: &HoldView, now: Timestamp) -> Option<Consequences> {
+pub(in crate::web) fn consequences(
+    run: &Run,
+    view: &HoldView,
+    who: &UserId,
+    now: Timestamp,
+) -> Option<Consequences> {
     let hold = run.hold(view.row.id.key)?;
     let tool = view.row.tool.as_ref().map_or_else(|| "the run".to_owned(), ToString::to_string);
     let approve = match hold.kind {
+        HoldKind::Approval if hold.votes.contains(who) => {
+            Some(format!("You have approved already. {tool} runs when others have approved as well."))
+        }
         HoldKind::Approval => {
-            let votes = u32::try_from(hold.votes.len()).unwrap_or(u32::MAX);
-            Some(match hold.votes_needed.saturating_sub(votes) {
-                0 | 1 => format!("{tool} runs once, with exactly these arguments."),
-                left => format!("Your approval counts. {tool} runs when {left} people have approved."),
+            let unmet = hold.demands.iter().filter(|demand| demand.missing() > 0).count();
+            Some(match (hold.votes_missing(), unmet) {
+                (0 | 1, 0 | 1) => format!("{tool} runs once, with exactly these arguments."),
+                (missing, 0 | 1) => {
+                    let others = missing - 1;
+                    let (people, have) =
+                        if others == 1 { ("other person", "has") } else { ("other people", "have") };
+                    format!(
+                        "Your approval counts. {tool} runs when {others} {people} {have} approved as well."
+                    )
+                }
+                (_, rules) => format!(
+                    "Your approval counts. {tool} runs when the approvers of each of {rules} rules have approved."
+                ),
             })
+        }
+        HoldKind::Input if view.is_asked_by_server => {
+            Some("The server tries again to continue the run.".to_owned())
         }
         HoldKind::Input => Some("The agent gets your answer and continues.".to_owned()),
         HoldKind::External | HoldKind::Auth | HoldKind::Recovery => None,
     };
     let deny = match (hold.kind, hold.policy.on_deny) {
         (HoldKind::Approval, OnDeny::Continue) => {
-            Some(format!("{tool} does not run. The agent is told, with your reason, and continues."))
+            Some(format!("{tool} does not run. The agent gets your reason and continues."))
         }
         (HoldKind::Approval, OnDeny::Cancel) => {
             Some(format!("{tool} does not run, and the whole run is canceled."))
@@ -117,9 +171,10 @@ pub(in crate::web) fn consequences(run: &Run, view: &HoldView, now: Timestamp) -
 }
 
 /// Where the text about why it is held comes from.
-pub(in crate::web) fn reason_label(kind: HoldKind) -> &'static str {
-    match kind {
+pub(in crate::web) fn reason_label(view: &HoldView) -> &'static str {
+    match view.row.kind {
         HoldKind::Approval => "Why it is held, by the rules of this server",
+        HoldKind::Input if view.is_asked_by_server => "The server says why",
         HoldKind::Input => "The agent says why",
         HoldKind::External | HoldKind::Auth => "The tool says why",
         HoldKind::Recovery => "Why it is held",

@@ -21,6 +21,8 @@ use crate::web::widget::Widget;
 const PAUSED: &str = "Task paused - waiting for your input";
 /// Said when a task cannot be continued.
 const LOST: &str = "Task state lost. Would you like to restart?";
+/// Parts of one run that a conversation shows; the rest is on the run's own page.
+const ITEMS_MAX: usize = 200;
 /// Characters of a title.
 const TITLE_MAX: usize = 90;
 
@@ -59,7 +61,7 @@ pub(in crate::web) struct SessionPage {
     /// Whether whoever looks may go on with it.
     pub(in crate::web) is_mine: bool,
     pub(in crate::web) address: String,
-    /// Where to begin anew with the same agent.
+    /// Where to start over with the same agent.
     pub(in crate::web) restart: String,
     /// Where older runs are.
     pub(in crate::web) older: Option<String>,
@@ -70,6 +72,8 @@ pub(in crate::web) struct SessionPage {
     pub(in crate::web) notice: Option<(String, String)>,
     /// The message, to try again.
     pub(in crate::web) kept: String,
+    /// A form has what was entered in it: nothing may be shown over that.
+    pub(in crate::web) is_kept: bool,
     pub(in crate::web) is_first_page: bool,
 }
 
@@ -93,6 +97,8 @@ pub(in crate::web) struct State {
 pub(in crate::web) struct RunItems {
     id: String,
     items: Vec<Item>,
+    /// How many parts before the last ones are not shown, behind the first.
+    left_out: usize,
 }
 
 /// Something that was said, done or is asked.
@@ -170,10 +176,10 @@ pub(in crate::web) fn session_item(run: &Run, log: &[Envelope], now: Timestamp) 
     SessionItem {
         id: facts.session.to_string(),
         href: addresses::session(&facts.session, &facts.agent, &facts.owner),
-        title: first_words(log),
+        title: super::run::task_title(log).unwrap_or_else(|| first_words(log)),
         agent: facts.agent.to_string(),
         owner: facts.owner.to_string(),
-        status: labels::status(status),
+        status: super::run::status_text(run),
         tone: tone(status),
         is_paused: is_paused(status),
         updated: ShownInstant::new(run.state.at, now),
@@ -184,15 +190,20 @@ pub(in crate::web) fn lost(run: RunId, why: &str) -> LostRun {
     LostRun { id: run.to_string(), text: LOST, why: format!("failed to load execution state: {why}") }
 }
 
-/// Where a conversation stands, by its last run.
-pub(in crate::web) fn state(last: Option<(&Run, &[Envelope])>) -> State {
+/// Where a conversation stands, by its last run, and whether that or a run below it asks somebody.
+pub(in crate::web) fn state(last: Option<(&Run, &[Envelope])>, asks_somebody: bool) -> State {
     let Some((run, log)) = last else { return State { word: "over", ..State::default() } };
     let (word, text) = match status(run) {
         Status::Held(WaitKind::Person | WaitKind::Auth) => ("paused", PAUSED),
+        Status::Held(WaitKind::External) if asks_somebody => ("paused", PAUSED),
+        Status::Held(WaitKind::External) if run.state.holds.iter().all(|hold| hold.child.is_some()) => {
+            ("waiting", "Waiting for a sub-run")
+        }
         Status::Held(WaitKind::External) => ("waiting", "Waiting for an external system"),
-        Status::Queued | Status::Claimed => ("working", "Queued"),
+        Status::Queued => ("working", "Queued"),
+        Status::Claimed => ("working", "A worker has claimed it"),
         Status::Working => ("working", "The agent is working"),
-        Status::Retrying(_) => ("working", "The model could not be asked; it will be asked again"),
+        Status::Retrying(_) => ("working", "The model could not be asked; trying again"),
         Status::Ended(_) => ("over", ""),
     };
     let (task, seq) = (Some(run.facts.id.to_string()), run.state.seq.0);
@@ -305,7 +316,20 @@ pub(in crate::web) fn run(parts: RunParts<'_>, mut widgets: Vec<(HoldId, Widget)
         href: None,
         widget: Some(widget),
     }));
-    RunItems { id: run.facts.id.to_string(), items }
+    let left_out = shorten(&mut items);
+    RunItems { id: run.facts.id.to_string(), items, left_out }
+}
+
+/// Leaves the first part of a long run, the last ones, and all that is asked now; says how many are gone.
+fn shorten(items: &mut Vec<Item>) -> usize {
+    let before = items.len();
+    let last = before.saturating_sub(ITEMS_MAX);
+    let mut at = 0;
+    items.retain(|item| {
+        at += 1;
+        at == 1 || at > last || item.widget.is_some()
+    });
+    before - items.len()
 }
 
 fn words(message: &Message) -> String {

@@ -6,12 +6,12 @@
 use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::event::Envelope;
-use standfast_core::hold::{Escalation, HoldKind};
+use standfast_core::hold::{Escalation, Finding, HoldKind};
 use standfast_core::name::UserId;
 use standfast_core::project::HoldClosure;
 use standfast_core::receipt::{CallReceipt, Receipt};
 use standfast_core::run::Run;
-use standfast_core::time::Timestamp;
+use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::warned_approval_text;
 use standfast_engine::HoldView;
 use standfast_engine::tool::preview::CallPreview;
@@ -20,8 +20,9 @@ use super::ShownInstant;
 use super::call::{self, CallShown, RiskShown};
 use super::context::{self, Consequences, Conversation};
 use crate::html::{Failure, PostedForm};
+use crate::http::filters::encoded;
 use crate::labels;
-use crate::labels::hidden::{count_hidden, escaped_json};
+use crate::labels::hidden_characters::{count_hidden, escaped_json};
 use crate::web::fields::{AnswerForm, Field};
 use crate::web::json_view::DataShown;
 
@@ -55,11 +56,21 @@ pub(in crate::web) struct HoldPage {
     deciders: String,
     /// Why whoever looks may not decide it.
     why_not: Option<String>,
+    /// How lately whoever looks must have signed in to approve it, and where they do that.
+    fresh_sign_in: Option<FreshSignIn>,
     /// What is different now from when it was asked.
     drift: Vec<String>,
+    /// What read-only calls found that were made before it was asked.
+    findings: Vec<FindingShown>,
     reason_label: &'static str,
     unknown_because: String,
     risk: Option<RiskShown>,
+    /// Why no single key approves it.
+    needs_care: Option<&'static str>,
+    /// Whoever looks has approved it already, and others must as well.
+    has_agreed: bool,
+    /// Neither the agent nor a tool asks.
+    is_asked_by_server: bool,
     shown: Option<CallShown>,
     /// What went wrong with the decision that was just tried.
     notice: Option<Notice>,
@@ -100,6 +111,23 @@ struct ParentRun {
 struct Notice {
     title: String,
     text: String,
+}
+
+/// What a read-only call found.
+#[derive(Debug, Serialize)]
+struct FindingShown {
+    tool: String,
+    arguments: String,
+    result: String,
+    /// Whether it could not be asked.
+    fails: bool,
+}
+
+impl FindingShown {
+    fn of(found: &Finding) -> FindingShown {
+        let Finding { tool, arguments, result, fails, digest: _ } = found.clone();
+        FindingShown { tool, arguments, result, fails }
+    }
 }
 
 /// The call that waits.
@@ -190,7 +218,7 @@ enum Form {
     External,
     /// Logged in, or not.
     Auth,
-    /// A sub-run says what it came to.
+    /// A sub-run has its result.
     Child { run: String },
     /// The caller may look only.
     NotYours,
@@ -247,6 +275,8 @@ pub(in crate::web) struct HoldPageParts<'a> {
     /// Who looks.
     pub(in crate::web) who: &'a UserId,
     pub(in crate::web) log: &'a [Envelope],
+    /// How the run at the top began, of a sub-run.
+    pub(in crate::web) root: &'a [Envelope],
     pub(in crate::web) preview: Option<CallPreview>,
     pub(in crate::web) receipt: Option<&'a Receipt>,
     pub(in crate::web) queue: Option<Queue>,
@@ -255,8 +285,23 @@ pub(in crate::web) struct HoldPageParts<'a> {
     pub(in crate::web) now: Timestamp,
 }
 
+/// Signing in again before one approves.
+#[derive(Debug, Serialize)]
+struct FreshSignIn {
+    within: String,
+    address: String,
+}
+
+impl FreshSignIn {
+    fn of(view: &HoldView, max_age: Millis) -> FreshSignIn {
+        let next = encoded(&format!("/approve/{}", view.row.id));
+        let address = format!("/sign-in/start?next={next}&max_age={}", max_age.0 / 1000);
+        FreshSignIn { within: labels::span(max_age), address }
+    }
+}
+
 pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecision<'_>>) -> HoldPage {
-    let HoldPageParts { run, view, who, log, preview, receipt, queue, done, grant_offer, now } = parts;
+    let HoldPageParts { run, view, who, log, root, preview, receipt, queue, done, grant_offer, now } = parts;
     let (row, ask) = (&view.row, &view.ask);
     let inline = |body: &Option<Body>| body.as_ref().and_then(Body::inline).map(str::to_owned);
     let call = row.tool.as_ref().map(|tool| Call {
@@ -270,7 +315,9 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
     let title = title(view);
     let arguments = view.arguments.as_ref().map(|arguments| readable(arguments.text()));
     let texts = [&ask.reason, &question, &data, &interim, &arguments];
-    let hidden = texts.iter().copied().flatten().chain(&ask.options).map(|text| count_hidden(text)).sum();
+    let found = ask.stakes.findings.iter().flat_map(|found| [&found.arguments, &found.result]);
+    let texts = texts.iter().copied().flatten().chain(&ask.options).chain(found);
+    let hidden = texts.map(|text| count_hidden(text)).sum();
     let decided = row.closed.as_ref().map(|closed| decided(view, closed, receipt, now));
     HoldPage {
         id: row.id.to_string(),
@@ -284,21 +331,26 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         inbox: row.inbox.as_ref().map(ToString::to_string),
         session: row.session.to_string(),
         owner: run.facts.owner.to_string(),
-        kind: labels::kind(row.kind),
+        kind: call::kind(view),
         opened: ShownInstant::new(row.opened_at, now),
         expires: row.expires_at.map(|at| ShownInstant::new(at, now)),
         is_late: row.closed.is_none() && row.expires_at.is_some_and(|at| at <= now),
         assignee: row.assignee.as_ref().map(ToString::to_string),
         queue,
         done,
-        conversation: context::conversation(view, log),
-        consequences: context::consequences(run, view, now),
+        conversation: context::conversation(run, view, log, root),
+        consequences: context::consequences(run, view, who, now),
         deciders: view.deciders.clone(),
         why_not: view.why_not.as_ref().map(ToString::to_string),
+        fresh_sign_in: view.needs_sign_in.map(|max_age| FreshSignIn::of(view, max_age)),
         drift: view.drift.iter().map(|drift| drift.text.clone()).collect(),
-        reason_label: context::reason_label(row.kind),
+        findings: ask.stakes.findings.iter().map(FindingShown::of).collect(),
+        reason_label: context::reason_label(view),
         unknown_because: labels::unknown_because(view.unknown_because.as_ref()),
         risk: call::risk(view.risk),
+        needs_care: call::care(view.risk),
+        has_agreed: call::has_agreed(view, who),
+        is_asked_by_server: view.is_asked_by_server,
         shown: call::shown(view, preview, now),
         notice: tried
             .and_then(|tried| tried.failure.as_ref())
@@ -316,7 +368,7 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         hidden,
         votes: run.hold(row.id.key).filter(|hold| hold.has_quorum()).map(|hold| Votes {
             have: hold.votes.len(),
-            needed: hold.votes_needed,
+            needed: u32::try_from(hold.votes.len()).unwrap_or(u32::MAX).saturating_add(hold.votes_missing()),
             by: hold.votes.iter().map(ToString::to_string).collect(),
         }),
         digest: row.digest.map(|digest| digest.to_string()).unwrap_or_default(),
@@ -376,13 +428,21 @@ fn login(view: &HoldView) -> Option<String> {
 }
 
 fn title(view: &HoldView) -> String {
-    let tool = view.row.tool.as_ref().map_or_else(|| "the run".to_owned(), ToString::to_string);
+    let tool = view.row.tool.as_ref().map_or_else(|| "The run".to_owned(), ToString::to_string);
     match view.row.kind {
+        _ if view.ask.child.is_some() => format!("A sub-run works on {tool}"),
         HoldKind::Approval => format!("Approve {tool}?"),
         HoldKind::Input => {
             let question = view.ask.question.as_ref().and_then(Body::inline);
             let short = question.filter(|question| question.chars().count() <= TITLE_MAX);
-            short.map_or_else(|| format!("{} asks for input", view.row.agent), str::to_owned)
+            let asks = || {
+                if view.is_asked_by_server {
+                    "This run cannot go on".to_owned()
+                } else {
+                    format!("{} asks for input", view.row.agent)
+                }
+            };
+            short.map_or_else(asks, str::to_owned)
         }
         HoldKind::External => format!("Waiting for the result of {tool}"),
         HoldKind::Auth => format!("{tool} needs a login"),
@@ -482,14 +542,14 @@ fn decided(
         said_label,
         said,
         late: receipt.and_then(|receipt| receipt.decision.as_ref()).is_some_and(|decision| decision.late),
-        effect: call.map(|call| labels::effect(call.effect)),
+        effect: call.map(labels::effect),
         attempts: call.map(starts).unwrap_or_default(),
         contradictions: call.map(contradicted).unwrap_or_default(),
     }
 }
 
 /// With the characters that escapes stand for: those are what is shown.
-fn readable(json: &str) -> String {
+pub(in crate::web) fn readable(json: &str) -> String {
     serde_json::from_str::<serde_json::Value>(json)
         .map_or_else(|_| json.to_owned(), |value| value.to_string())
 }

@@ -12,7 +12,7 @@ use standfast_engine::tool::preview::CallPreview;
 use super::call::{self, CallShown, RiskShown};
 use super::{ShownInstant, waiting};
 use crate::labels;
-use crate::web::widget::{self, Widget, WidgetFailure};
+use crate::web::widget::{self, Widget, WidgetFailure, WidgetParts};
 
 /// The page.
 #[derive(Debug, Serialize)]
@@ -20,6 +20,8 @@ pub(in crate::web) struct ReviewPage {
     pub(in crate::web) items: Vec<ReviewItem>,
     /// How many of them can be decided here.
     pub(in crate::web) open: usize,
+    /// Among those, why no single key approves them.
+    pub(in crate::web) needs_care: Option<&'static str>,
     /// Among those, how many are known to be destructive.
     pub(in crate::web) destructive: usize,
     /// The list that they were chosen from.
@@ -39,6 +41,7 @@ pub(in crate::web) struct ReviewItem {
     reason: Option<String>,
     risk: Option<RiskShown>,
     shown: Option<CallShown>,
+    needs_care: Option<&'static str>,
     digest: String,
     revision: u32,
     /// What it was decided as.
@@ -48,7 +51,7 @@ pub(in crate::web) struct ReviewItem {
     /// Where its answer is given.
     widget: Option<Widget>,
     /// Why it cannot.
-    why_not: Option<&'static str>,
+    why_not: Option<String>,
     /// What went wrong with the decision that was just tried.
     pub(in crate::web) failure: Option<String>,
 }
@@ -71,29 +74,40 @@ pub(in crate::web) fn item(
     let is_question = row.kind == HoldKind::Input && view.ask.child.is_none();
     let why_not = match (row.closed.is_some(), view.may_decide) {
         (true, _) => None,
-        (false, false) => Some("You are not one of its approvers."),
+        (false, false) => {
+            let why = view.why_not.as_ref().map(ToString::to_string);
+            Some(format!(
+                "You may not decide it: {}.",
+                why.unwrap_or_else(|| "you are not one of its approvers".into())
+            ))
+        }
+        (false, true) if view.needs_sign_in.is_some() => {
+            Some("Approving it needs a more recent sign-in.".to_owned())
+        }
         (false, true) if is_approval || is_question => None,
-        (false, true) => Some("It needs a page of its own."),
+        (false, true) => Some("It needs a page of its own.".to_owned()),
     };
-    let widget = (is_question && row.closed.is_none() && view.may_decide).then(|| {
+    let may_answer = view.may_decide && view.needs_sign_in.is_none();
+    let widget = (is_question && row.closed.is_none() && may_answer).then(|| {
         let action = format!("/review/{}?{}", row.id, review.query);
-        widget::widget(view, action, now, review.tried)
+        widget::widget(WidgetParts { view, action, now, tried: review.tried, who: None }, None)
     });
     let decided = row.closed.as_ref().map(|closed| {
         format!("{} by {}", labels::decision(Some(row.kind), closed.how), labels::actor(&closed.by))
     });
     ReviewItem {
         id: row.id.to_string(),
-        kind: labels::kind(row.kind),
+        kind: call::kind(view),
         title: waiting::title(view),
         agent: row.agent.to_string(),
         opened: ShownInstant::new(row.opened_at, now),
         reason: view.ask.reason.clone(),
         risk: call::risk(view.risk),
+        needs_care: call::care(view.risk),
         shown: call::shown(view, preview, now),
         digest: row.digest.map(|digest| digest.to_string()).unwrap_or_default(),
         revision: row.revision,
-        is_open: row.closed.is_none() && is_approval && view.may_decide,
+        is_open: row.closed.is_none() && is_approval && view.may_decide && view.needs_sign_in.is_none(),
         decided,
         why_not,
         widget,
@@ -114,6 +128,7 @@ impl ReviewPage {
             item.is_open && item.risk.as_ref().is_some_and(|risk| risk.word == "destructive")
         };
         ReviewPage {
+            needs_care: items.iter().filter(|item| item.is_open).filter_map(|item| item.needs_care).min(),
             open: items.iter().filter(|item| item.is_open).count(),
             destructive: items.iter().filter(is_destructive).count(),
             items,

@@ -7,6 +7,7 @@ use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::{Hold, HoldKind};
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
+use standfast_core::json::RawJson;
 use standfast_core::project::{Phase, RunRow, hold_of};
 use standfast_core::run::{Run, Status, status};
 use standfast_core::time::Timestamp;
@@ -17,7 +18,7 @@ use super::{ShownInstant, tone};
 use crate::http::Problem;
 use crate::http::filters::chosen;
 use crate::labels;
-use crate::web::svg;
+use crate::web::{json_view, svg};
 
 /// The page of a run.
 #[derive(Debug, Serialize)]
@@ -40,6 +41,8 @@ pub(in crate::web) struct RunPage {
     is_busy: bool,
     /// It waits for somebody.
     is_paused: bool,
+    /// For whom.
+    paused_for: String,
     /// The turn that a model may be speaking in, counted from 0: its words are shown until they are on record.
     turn: Option<u32>,
     timeline: Vec<ShownEvent>,
@@ -165,6 +168,8 @@ struct ShownEvent {
 struct Line {
     label: String,
     text: String,
+    /// What it is as a tree: JSON that is not long.
+    tree: Option<String>,
     is_code: bool,
     /// What a model wrote, to be shown as Markdown.
     is_markdown: bool,
@@ -174,6 +179,8 @@ struct Line {
 const EVENTS_MAX: usize = 500;
 /// Events of a sub-run that a page shows.
 const SUB_EVENTS_MAX: usize = 100;
+/// Bytes of JSON that a timeline shows as a tree; what is longer is shown as it is stored, to its end.
+const TREE_MAX: usize = 2_000;
 /// Characters of a title.
 const TITLE_MAX: usize = 90;
 
@@ -209,7 +216,7 @@ pub(in crate::web) fn page(
     let run = &view.run;
     let open = |hold: &Hold| OpenHold {
         id: HoldId { run: run.facts.id, key: hold.key }.to_string(),
-        kind: labels::kind(hold.kind),
+        kind: if hold.child.is_some() { "Sub-run" } else { labels::kind(hold.kind) },
         tool: run.call(hold.call()).map(|call| call.tool.to_string()),
         opened: ShownInstant::new(hold.opened_at, now),
     };
@@ -220,8 +227,8 @@ pub(in crate::web) fn page(
     let usage = run.state.usage;
     let status = status(run);
     let is_busy = match status {
-        Status::Queued | Status::Working => true,
-        Status::Claimed | Status::Retrying(_) | Status::Held(_) | Status::Ended(_) => false,
+        Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => true,
+        Status::Held(_) | Status::Ended(_) => false,
     };
     RunPage {
         run: run_item(run, log, now),
@@ -237,9 +244,16 @@ pub(in crate::web) fn page(
         is_over: run.outcome().is_some(),
         is_busy,
         is_paused: matches!(status, Status::Held(_)),
-        timeline: timeline(run, log, shown, &Below { runs: below, now }),
+        paused_for: status_text(run).to_lowercase(),
+        timeline: timeline(run, log, shown, &TimelineContext { runs: below, now }),
         turn: is_busy.then_some(run.state.turn),
     }
+}
+
+/// The state of a run. A sub-run is not outside, and may itself wait for a person.
+pub(in crate::web) fn status_text(run: &Run) -> &'static str {
+    let only_below = !run.state.holds.is_empty() && run.state.holds.iter().all(|hold| hold.child.is_some());
+    if only_below { "Waiting for a sub-run" } else { labels::status(status(run)) }
 }
 
 fn is_retry(event: &Event) -> bool {
@@ -251,13 +265,13 @@ fn is_retry(event: &Event) -> bool {
 }
 
 /// What the timelines of a page are made of beside their logs.
-struct Below<'a> {
+struct TimelineContext<'a> {
     /// Runs that were started, and theirs, as far as they are shown.
     runs: &'a [SubRun],
     now: Timestamp,
 }
 
-fn sub_run(sub: &SubRun, below: &Below<'_>) -> ShownSubRun {
+fn sub_run(sub: &SubRun, below: &TimelineContext<'_>) -> ShownSubRun {
     let first = sub.log.len().saturating_sub(SUB_EVENTS_MAX);
     ShownSubRun {
         run: run_item(&sub.run, &sub.log, below.now),
@@ -276,7 +290,7 @@ fn run_item(run: &Run, log: &[Envelope], now: Timestamp) -> RunItem {
         owner: run.facts.owner.to_string(),
         tokens: run.state.usage.tokens(),
         cost: cost(run.state.usage.cost_micros),
-        status: labels::status(status),
+        status: status_text(run),
         tone: tone(status),
         started: ShownInstant::new(run.facts.started_at, now),
         updated: ShownInstant::new(run.state.at, now),
@@ -288,21 +302,32 @@ fn cost(micros: u64) -> Option<String> {
     (micros > 0).then(|| format!("{}.{:04}", micros / 1_000_000, micros % 1_000_000 / 100))
 }
 
-/// What the run was first asked with, on one line.
-fn first_words(log: &[Envelope]) -> Option<String> {
-    let words = log.iter().find_map(|envelope| match &envelope.event {
-        Event::MessageReceived(received) => Some(received.message.words()),
+/// What whoever added a task of an inbox called it; its first message is what is to be done, often as JSON.
+pub(in crate::web) fn task_title(log: &[Envelope]) -> Option<String> {
+    log.iter().find_map(|envelope| match &envelope.event {
+        Event::RunStarted(started) => started.inbox.as_ref().and_then(|inbox| inbox.title.clone()),
         _ => None,
-    })?;
+    })
+}
+
+/// What the run was first asked with, or what a task is called, on one line.
+fn first_words(log: &[Envelope]) -> Option<String> {
+    let said = || {
+        log.iter().find_map(|envelope| match &envelope.event {
+            Event::MessageReceived(received) => Some(received.message.words()),
+            _ => None,
+        })
+    };
+    let words = task_title(log).or_else(said)?;
     let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let short: String = line.chars().take(TITLE_MAX).collect();
     let more = if short.len() < line.len() { " …" } else { "" };
     (!short.is_empty()).then(|| format!("{short}{more}"))
 }
 
-/// The events of a part of a log, in words. A decision is told by the kind of its hold, which may stand before the part.
+/// The events of a part of a log, in words. A decision is described by the kind of its hold, which may stand before the part.
 /// A run that an event started stands within it.
-fn timeline(run: &Run, log: &[Envelope], shown: &[Envelope], below: &Below<'_>) -> Vec<ShownEvent> {
+fn timeline(run: &Run, log: &[Envelope], shown: &[Envelope], below: &TimelineContext<'_>) -> Vec<ShownEvent> {
     let kinds: Vec<(HoldKey, HoldKind)> = log
         .iter()
         .filter_map(|envelope| match &envelope.event {
@@ -335,5 +360,12 @@ fn timeline(run: &Run, log: &[Envelope], shown: &[Envelope], below: &Below<'_>) 
 
 fn line(said: labels::LabelledText, is_model: bool) -> Line {
     let is_code = said.text.starts_with(['{', '[']);
-    Line { is_code, is_markdown: is_model && said.label.is_empty(), label: said.label, text: said.text }
+    let json = (is_code && said.text.len() <= TREE_MAX).then(|| RawJson::parse(&said.text).ok()).flatten();
+    Line {
+        is_code,
+        is_markdown: is_model && said.label.is_empty() && json.is_none(),
+        label: said.label,
+        tree: json.as_ref().map(json_view::html),
+        text: said.text,
+    }
 }

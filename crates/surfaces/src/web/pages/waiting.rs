@@ -13,13 +13,12 @@ use standfast_engine::{HoldView, HoldsFound};
 use super::ShownInstant;
 use super::call::{self, RiskShown};
 use crate::http::filters::{DEADLINES, KINDS, PendingFilters, RISKS, encoded};
-use crate::labels;
 use crate::web::fields::Members;
 
 /// Characters of a summary.
 const SUMMARY_MAX: usize = 160;
 /// Cursors that an address carries for the way back.
-const BACK_MAX: usize = 20;
+const BACK_MAX: usize = 50;
 
 /// The page.
 #[derive(Debug, Serialize)]
@@ -35,8 +34,6 @@ pub(in crate::web) struct WaitingPage {
     pub(in crate::web) query: String,
     pub(in crate::web) queue: String,
     pub(in crate::web) pager: Pager,
-    /// More than can be put in order of deadlines.
-    pub(in crate::web) is_cut: bool,
     /// Whom something can be asked of.
     pub(in crate::web) agents: Vec<String>,
 }
@@ -147,7 +144,6 @@ pub(in crate::web) fn page(
         queue: encoded(&query),
         pager: Pager::of("/", &query, (&filters.cursor, &filters.back), found.next),
         query,
-        is_cut: found.is_cut,
         agents: settings.agents.keys().map(ToString::to_string).collect(),
     }
 }
@@ -189,9 +185,10 @@ fn form(filters: &PendingFilters, settings: &Settings) -> FilterForm {
 
 /// What is asked, in a line.
 pub(in crate::web) fn title(view: &HoldView) -> String {
-    let tool = view.row.tool.as_ref().map_or_else(|| "the run".to_owned(), ToString::to_string);
+    let tool = view.row.tool.as_ref().map_or_else(|| "The run".to_owned(), ToString::to_string);
     let question = view.ask.question.as_ref().and_then(Body::inline).map(str::to_owned);
     match view.row.kind {
+        _ if view.ask.child.is_some() => format!("A sub-run works on {tool}"),
         HoldKind::Approval => format!("Approve {tool}?"),
         HoldKind::Input => question.unwrap_or_else(|| "The agent asks for input".into()),
         HoldKind::External => question.unwrap_or_else(|| format!("Waiting for the result of {tool}")),
@@ -209,7 +206,7 @@ pub(in crate::web) fn item(view: &HoldView, now: Timestamp) -> Item {
     let (word, ..) = KINDS[KINDS.iter().position(|(.., kind)| *kind == row.kind).unwrap_or_default()];
     Item {
         id: row.id.to_string(),
-        kind: labels::kind(row.kind),
+        kind: call::kind(view),
         kind_word: word,
         title: shortened(&title(view)),
         reason: view.ask.reason.as_deref().map(shortened),
@@ -229,7 +226,7 @@ pub(in crate::web) fn item(view: &HoldView, now: Timestamp) -> Item {
 pub(in crate::web) fn readable(json: &str) -> String {
     let Ok(Members(members)) = serde_json::from_str::<Members>(json) else { return json.to_owned() };
     let text = |value: &RawJson| {
-        serde_json::from_str::<String>(value.text()).unwrap_or_else(|_| value.text().to_owned())
+        serde_json::from_str::<String>(value.text()).unwrap_or_else(|_| with_real_characters(value.text()))
     };
     match members.as_slice() {
         [(_, only)] => text(only),
@@ -238,6 +235,37 @@ pub(in crate::web) fn readable(json: &str) -> String {
             all.collect::<Vec<String>>().join(" · ")
         }
     }
+}
+
+/// JSON whose escapes of letters are the letters. Quotes, backslashes and control characters stay escaped.
+fn with_real_characters(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let mut left = json;
+    while let Some(at) = left.find('\\') {
+        out.push_str(&left[..at]);
+        // One escape, or the two halves of a character beyond the first plane.
+        let lengths = [12, 6].into_iter().filter_map(|length| left.get(at..at + length));
+        let found = lengths.filter(|escape| escape.starts_with("\\u")).find_map(|escape| {
+            let text: String = serde_json::from_str(&format!("\"{escape}\"")).ok()?;
+            let mut letters = text.chars();
+            let letter = letters.next().filter(|letter| letters.next().is_none() && !letter.is_ascii())?;
+            Some((letter, escape.len()))
+        });
+        let length = match found {
+            Some((letter, length)) => {
+                out.push(letter);
+                length
+            }
+            None => {
+                let length = left[at..].char_indices().nth(2).map_or(left.len() - at, |(end, _)| end);
+                out.push_str(&left[at..at + length]);
+                length
+            }
+        };
+        left = &left[at + length..];
+    }
+    out.push_str(left);
+    out
 }
 
 fn shortened(text: &str) -> String {
@@ -270,5 +298,10 @@ mod tests {
     fn a_summary_is_what_people_read() {
         assert_eq!(readable(r#"{"command": "echo M\u00fcller"}"#), "echo Müller");
         assert_eq!(readable(r#"{"a": 1, "b": "x"}"#), "a: 1 · b: x");
+        let nested =
+            r#"{"a": {"name": "M\u00fcller \ud83d\ude00 \u0022 \\u00fc \n", "size": 9007199254740993.10}}"#;
+        let shown = r#"{"name": "Müller 😀 \u0022 \\u00fc \n", "size": 9007199254740993.10}"#;
+        assert_eq!(readable(nested), shown);
+        assert_eq!(readable(r#"{"a": [], "b": ["\u00fc"]}"#), "a: [] · b: [\"ü\"]");
     }
 }

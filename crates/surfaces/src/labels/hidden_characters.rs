@@ -83,4 +83,24 @@ mod tests {
         let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(read(&escaped), read(json));
     }
+
+    /// T17: 300 strings that look like something else, each with how many of its characters Python's tables of Unicode call
+    /// control or format: at least those are seen, in texts and in JSON, and nothing is marked twice.
+    #[test]
+    fn t17_300_strings_show_what_they_are() {
+        let corpus = include_str!("../../../testkit/corpus/display.jsonl");
+        let strings: Vec<(String, usize)> =
+            corpus.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(strings.len() >= 300, "{}", strings.len());
+        for (text, hidden) in &strings {
+            assert!(count_hidden(text) >= *hidden, "{text:?}");
+            let shown = visible(text);
+            assert_eq!(count_hidden(&shown), 0, "{text:?}");
+            assert_eq!(visible(&shown), shown, "{text:?}");
+            let json = serde_json::to_string(text).unwrap();
+            let escaped = escaped_json(&json);
+            assert_eq!(count_hidden(&escaped), 0, "{text:?}");
+            assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), *text);
+        }
+    }
 }

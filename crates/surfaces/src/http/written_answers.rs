@@ -101,7 +101,7 @@ mod tests {
             assert!(!is_written.load(Ordering::SeqCst), "nobody took anything");
         }
         let (body, is_written) = watched(Body::from("one"));
-        assert_eq!(body.size_hint().exact(), Some(3), "its length is told as before");
+        assert_eq!(body.size_hint().exact(), Some(3), "its length is known as before");
         axum::body::to_bytes(body, 99).await.unwrap();
         assert!(is_written.load(Ordering::SeqCst));
         let (body, is_written) = watched(in_pieces());

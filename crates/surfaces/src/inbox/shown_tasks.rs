@@ -23,6 +23,11 @@ impl ShownBody<wire::Task> {
     pub(super) fn task(app: &App, who: &Principal, task: &TaskView) -> ShownBody<wire::Task> {
         ShownBody::new(app, who, map::task(task), std::slice::from_ref(task))
     }
+
+    /// One that cannot be read asks nothing.
+    pub(super) fn failed(app: &App, who: &Principal, task: wire::Task) -> ShownBody<wire::Task> {
+        ShownBody::new(app, who, task, &[])
+    }
 }
 
 impl ShownBody<wire::Tasks> {
