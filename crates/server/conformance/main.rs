@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
 use standfast::app;
-use standfast::config::{self, Surroundings, Unset};
+use standfast::config::{self, ServerParts, Surroundings, Unset};
 use standfast_core::time::Millis;
 use standfast_engine::Engine;
 use standfast_engine::clock::Clock;
 use standfast_engine::secrets::SigningKey;
-use standfast_engine::settings::Settings;
+use standfast_engine::settings::{FixedSettings, Settings};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_surfaces::http;
 use tokio::net::TcpListener;
@@ -87,13 +87,13 @@ async fn serve(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(&arguments.data)?;
     let store = SqliteStore::open(&SqliteOptions::at(arguments.data.join("standfast.db")))?;
     let clock = Clock::system();
-    let mut settings = settings(arguments, &clock).await?;
+    let (fixed, mut settings) = settings(arguments, &clock).await?;
     settings.access.listen = arguments.listen.ip();
     agent::install(&mut settings, passes(&arguments.passes))?;
     let listener = TcpListener::bind(arguments.listen).await?;
     let address = listener.local_addr()?;
-    let limits = settings.fixed.connections.clone();
-    let engine = Engine::new(Arc::new(store), clock, settings);
+    let limits = fixed.connections.clone();
+    let engine = Engine::new(Arc::new(store), clock, fixed, settings);
     engine.join().await?;
     engine.work();
     engine.deliver(app::receivers());
@@ -112,22 +112,23 @@ async fn serve(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 }
 
 /// The settings of a server: the usual ones, or those of the file.
-async fn settings(arguments: &Arguments, clock: &Clock) -> Result<Settings, Box<dyn Error>> {
-    let mut settings = match &arguments.config {
+async fn settings(arguments: &Arguments, clock: &Clock) -> Result<(FixedSettings, Settings), Box<dyn Error>> {
+    let (fixed, mut settings) = match &arguments.config {
         Some(path) => {
             let config = config::load(path, Unset::Refuse)?;
             if !config.agents.is_empty() {
                 return Err(format!("{} has agents; name a file without them", path.display()).into());
             }
             let beside = Surroundings { data: arguments.data.clone(), clock: clock.clone(), logins: None };
-            config.build(&beside).await?.settings
+            let ServerParts { fixed, settings, .. } = config.build(&beside).await?;
+            (fixed, settings)
         }
-        None => Settings::usual(),
+        None => (FixedSettings::default(), Settings::usual()),
     };
     if settings.webhooks.key.is_none() {
         settings.webhooks.key = Some(SigningKey::new(config::kept_key(&arguments.data.join("webhook.key"))?));
     }
-    Ok(settings)
+    Ok((fixed, settings))
 }
 
 fn passes(named: &[Pass]) -> Passes {

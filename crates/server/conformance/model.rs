@@ -13,7 +13,7 @@ use standfast_core::time::Millis;
 use standfast_core::transcript::{Entry, ResultKind};
 use standfast_engine::model::{GivesUp, Live, Model, ModelFuture, ModelReply, Prompt};
 use standfast_engine::tool::suspend;
-use standfast_tools::a2a::canned;
+use standfast_tools::a2a::canned_client;
 
 use crate::agent::{FOR_EVER, LOGIN};
 use crate::behaviour::{Behaviour, Made, chosen};
@@ -43,7 +43,7 @@ impl Model for KitModel {
                 }
                 Does::Makes(made) => ModelReply { parts: vec![part(made)], ..ModelReply::default() },
                 Does::Parses { operation, payload } => {
-                    let parsed = canned::parse(&operation, &payload).await.to_string();
+                    let parsed = canned_client::parse(&operation, &payload).await.to_string();
                     let parsed = RawJson::parse(&parsed).map_or_else(|_| Body::text(&parsed), Body::Json);
                     ModelReply { parts: vec![Part::Data(parsed)], ..ModelReply::default() }
                 }

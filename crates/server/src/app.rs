@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use standfast_engine::ReceiverKind;
 use standfast_engine::request_context::Channel;
 use standfast_surfaces::http::{self, App, Problem};
-use standfast_surfaces::{a2a, api, async_tool, hooks, html, inbox, operations, teal, web};
+use standfast_surfaces::{a2a, api, async_tool, chat, hooks, html, inbox, mail, mcp, operations, teal, web};
 use utoipa_axum::router::OpenApiRouter;
 
 /// The kinds of receivers that surfaces know how to tell something.
@@ -18,9 +18,16 @@ use utoipa_axum::router::OpenApiRouter;
 pub fn receivers() -> Vec<Arc<dyn ReceiverKind>> {
     vec![
         Arc::new(api::Webhook),
+        Arc::new(api::GateCallback),
         Arc::new(a2a::Push),
         Arc::new(async_tool::JobReceiver),
         Arc::new(inbox::TaskWebhook),
+        Arc::new(mail::Mail),
+        Arc::new(chat::Slack),
+        Arc::new(chat::Discord),
+        Arc::new(chat::Teams),
+        Arc::new(chat::Ntfy),
+        Arc::new(chat::Webhook),
     ]
 }
 
@@ -29,7 +36,7 @@ const RETELLERS: &[http::Reteller] = &[html::retells, a2a::retells, async_tool::
 
 /// Every surface behind the door.
 pub fn router(app: App) -> Router {
-    let max_body = app.engine.settings().fixed.max_body;
+    let max_body = app.engine.fixed().max_body;
     let described = OpenApiRouter::new()
         .nest("/api/v1", api::routes())
         .nest("/async-tool", async_tool::routes())
@@ -38,7 +45,9 @@ pub fn router(app: App) -> Router {
         .merge(operations::routes());
     let surfaces = http::described(described)
         .merge(web::routes(&app))
+        .merge(chat::routes(&app))
         .merge(hooks::routes())
+        .merge(mcp::routes())
         .merge(a2a::routes(&app))
         .nest("/async-tools", async_tool::alias())
         .fallback(no_such_path)
@@ -56,6 +65,9 @@ fn channel(request: &Request) -> Channel {
         _ if is_below("/api/inboxes") => Channel::Inbox,
         _ if is_below("/api/") => Channel::Api,
         _ if is_below("/async-tool/") || is_below("/async-tools/") => Channel::AsyncTool,
+        _ if is_below("/link/") => Channel::Link,
+        "/mcp" => Channel::Mcp,
+        _ if is_below("/hooks/") => Channel::Hooks,
         _ if is_below(teal::PREFIX) => Channel::Teal,
         _ if a2a::is_addressed(request) => Channel::A2a,
         _ => Channel::Web,

@@ -4,7 +4,9 @@
 //! could not be answered.
 
 mod audit;
+mod audit_bundle;
 mod audit_export;
+mod audit_receipt;
 mod backup;
 mod client;
 mod colour;
@@ -13,6 +15,7 @@ mod connect;
 mod data;
 mod doctor;
 mod edit;
+mod encryption;
 mod export;
 mod grants;
 mod greeting;
@@ -37,13 +40,17 @@ mod runs;
 mod schema;
 mod send;
 mod serve;
+mod sign_in;
+mod sign_ins;
 mod subscriptions;
 mod test;
 mod timeline;
 mod trust;
 mod validate;
+mod verify;
 mod watch;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -89,16 +96,22 @@ enum Command {
     Watch(watch::Watch),
     /// Run scenario tests: scripted model, people and tools, a virtual clock, the real engine. Needs no server.
     Test(test::Test),
-    /// Remember a server and its API key for the commands of this user, after trying them out. The key comes from
-    /// STANDFAST_KEY, else from standard input.
+    /// Remember a server and a credential for the commands of this user, after trying them out: sign in at the server's
+    /// identity provider, or give an API key, by STANDFAST_KEY or on standard input.
     Login(profile::Login),
-    /// Forget them.
+    /// Forget them. A session at the server ends.
     Logout,
+    /// List where you are signed in, and end sessions.
+    #[command(subcommand)]
+    SignIns(sign_ins::SignIns),
     /// List the nodes that share a database, with version and load.
     Nodes(nodes::Nodes),
     /// Create, list and revoke API keys in a server's database. The server may be running.
     #[command(subcommand)]
     Keys(keys::Keys),
+    /// Show which keys seal the payloads of a SQLite database, and reseal them under the first one. The server may be running.
+    #[command(subcommand)]
+    Encryption(encryption::Encryption),
     /// List standing approvals with how far they are used, and revoke them.
     #[command(subcommand)]
     Grants(grants::Grants),
@@ -110,6 +123,9 @@ enum Command {
     Llm(llm::Llm),
     /// Validate a config file and show each agent's effective settings.
     Validate(validate::Validate),
+    /// Play what Standfast promises against your own configuration file: kills, double approvals, stale digests, expiry, a
+    /// lost store. With a scripted model, stand-ins for tools and a store of its own; touches nothing of yours.
+    Verify(verify::Verify),
     /// Print the JSON Schema of the configuration file, for completion in editors.
     Schema(schema::Schema),
     /// Check everything that a server needs, and say what to do: configuration, database, clock, disk, models, MCP servers,
@@ -151,6 +167,9 @@ enum Audit {
         what: audit::AuditTarget,
         #[command(flatten)]
         signed: audit::SignedHeadsArgs,
+        /// Also compare this receipt, as the API answers it, with what is stored; may be repeated.
+        #[arg(long = "receipt", value_name = "FILE")]
+        receipts: Vec<PathBuf>,
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
@@ -178,6 +197,11 @@ enum Audit {
         #[arg(long)]
         json: bool,
     },
+    /// Write everything that an auditor needs into one file: chains, receipts, definitions, the audit, signed heads, and a
+    /// program that verifies them with nothing but Python. Read-only; the server may be running.
+    Bundle(audit_bundle::BundleArgs),
+    /// Print the program that is in bundles, to compare it or to verify with it.
+    Verifier,
 }
 
 /// Does what the arguments say.
@@ -198,12 +222,15 @@ pub(crate) fn run() -> ExitCode {
         Command::Test(test) => test::run(&test),
         Command::Login(login) => profile::login(&login),
         Command::Logout => profile::logout(),
+        Command::SignIns(command) => sign_ins::run(&command),
         Command::Nodes(nodes) => nodes::run(&nodes),
         Command::Keys(keys) => keys::run(&keys),
+        Command::Encryption(command) => encryption::run(&command),
         Command::Grants(command) => grants::run(&command),
         Command::Subscriptions(command) => subscriptions::run(&command),
         Command::Llm(llm) => llm::run(&llm),
         Command::Validate(validate) => validate::run(&validate),
+        Command::Verify(verify) => verify::run(verify),
         Command::Schema(schema) => schema::run(&schema),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Health(health) => connect::health(&health),
@@ -213,8 +240,12 @@ pub(crate) fn run() -> ExitCode {
         Command::Import(import) => export::import(&import),
         Command::RestoreRun(restore) => restore_run::run(&restore),
         Command::Policy(policy) => policy::run(&policy),
-        Command::Audit(Audit::Verify { what, signed, json }) => audit::verify(&what, &signed, json),
+        Command::Audit(Audit::Verify { what, signed, receipts, json }) => {
+            audit::verify(&what, &signed, &receipts, json)
+        }
         Command::Audit(Audit::Head { what, signed, json }) => audit::head(&what, &signed, json),
+        Command::Audit(Audit::Bundle(bundle)) => audit_bundle::run(&bundle),
+        Command::Audit(Audit::Verifier) => audit_bundle::verifier(),
         Command::Audit(Audit::Export { what, run, json }) => audit_export::run(&what, run.as_deref(), json),
         Command::Completions(arguments) => completions::completions(Arguments::command(), &arguments),
         Command::Man(arguments) => completions::man(Arguments::command(), &arguments),

@@ -24,6 +24,7 @@ mod reference;
 mod remotes;
 mod restart;
 mod schema;
+mod secret_source;
 mod shape;
 mod source;
 mod stores;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 
 use file::File;
 use garde::Validate;
+use secret_source::SecretSources;
 use standfast_policy::policy::Policy;
 
 use crate::database::Database;
@@ -69,6 +71,8 @@ pub struct Config {
     pub notices: Vec<Notice>,
     /// What its rules come to.
     pub policy: Arc<Policy>,
+    /// Files that its values are in.
+    pub secret_files: Vec<PathBuf>,
 }
 
 /// Why there is no configuration.
@@ -128,7 +132,9 @@ pub fn check(
     };
     let mut notices = Vec::new();
     aliases::rename(&mut tree, &mut problems, &mut notices);
-    problems.extend(expand::expand(&mut tree, lookup, unset, &Path::top()));
+    let secrets = SecretSources::new(folder, unset);
+    let sources = expand::Sources { variables: lookup, secrets: &secrets };
+    problems.extend(expand::expand(&mut tree, sources, unset, &Path::top()));
     let (shaped, misshapen) = shape::shape(&tree);
     problems.extend(misshapen);
     let file = typed(shaped, &tree, &mut problems);
@@ -145,7 +151,8 @@ pub fn check(
     let database = stores::database(&file, &tree, folder);
     // Without a mistake there is one.
     let policy = Arc::new(checked.policy.unwrap_or_else(Policy::without_rules));
-    let config = Config { source, folder: folder.to_owned(), file, agents, database, notices, policy };
+    let (folder, secret_files) = (folder.to_owned(), secrets.files());
+    let config = Config { source, folder, file, agents, database, notices, policy, secret_files };
     let exposed = config.exposed_files(&tree);
     if exposed.is_empty() {
         return Ok(config);

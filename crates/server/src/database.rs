@@ -87,6 +87,12 @@ impl fmt::Display for Database {
 }
 
 impl Postgres {
+    /// A Postgres by its address; `setting` is what named it.
+    #[must_use]
+    pub fn at(setting: &str, address: String) -> Postgres {
+        Postgres { setting: setting.to_owned(), address, appends: None, reads: None }
+    }
+
     /// What the store is opened with.
     #[must_use]
     pub fn options(&self) -> PostgresOptions {

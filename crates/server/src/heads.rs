@@ -1,6 +1,6 @@
 //! Signed heads: where every chain of a database ended at an instant, signed with a key that is not in it (T32).
 //!
-//! Whoever can write a database can also seal its chains anew, or take a run out of it without a trace. What they cannot
+//! Whoever can write a database can also reseal its chains, or take a run out of it without a trace. What they cannot
 //! do is sign. A head has the last event and hash of each run that changed since the head before, the last entry of each
 //! tenant's audit, and the digest of the head before; all heads of a file together say what must still be there. The
 //! file belongs on another machine, or at least to another user. Knows nothing of how a database is proven right: that is
@@ -60,6 +60,8 @@ pub struct HeadSettings {
     pub key: KeySource,
     /// How often.
     pub every: Millis,
+    /// What each is handed to; nothing where it is empty.
+    pub send_command: Vec<String>,
 }
 
 /// Why heads were not written, or do not hold.
@@ -287,7 +289,7 @@ fn understood(path: &Path, text: &str, trusted: &[PublicKey]) -> Result<SignedHe
 
 impl SignedHeads {
     fn add(&mut self, line: &str, trusted: &[PublicKey]) -> Result<(), &'static str> {
-        const NO_HEAD: &str = "it is no signed head";
+        const NO_HEAD: &str = "it is not a signed head";
         let line: Line = serde_json::from_str(line).map_err(|_| NO_HEAD)?;
         let decoded = |text: &str| BASE64_STANDARD.decode(text).map_err(|_| NO_HEAD);
         let key = PublicKey(decoded(&line.key)?.try_into().map_err(|_| NO_HEAD)?);
@@ -359,7 +361,7 @@ pub fn append(
     file.lock().map_err(failed)?;
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(failed)?;
-    // What was written last and broken off is no head.
+    // What was written last and broken off is not a head.
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
     if whole < text.len() {
         file.set_len(whole as u64).map_err(failed)?;
@@ -420,6 +422,7 @@ pub async fn keep_signing(
             Ok(Err(error)) => tracing::error!(%error, "audit: could not sign a head"),
             Err(panic) => tracing::error!(%panic, "audit: could not sign a head"),
         }
+        send_on(&settings).await;
         if *stopping.borrow() {
             return;
         }
@@ -427,6 +430,20 @@ pub async fn keep_signing(
             () = clock.sleep(settings.every) => {}
             _ = stopping.wait_for(|stopping| *stopping) => {}
         }
+    }
+}
+
+/// Sends on what was signed, also by others and at earlier times.
+async fn send_on(settings: &HeadSettings) {
+    if settings.send_command.is_empty() {
+        return;
+    }
+    let (file, command) = (settings.file.clone(), settings.send_command.clone());
+    match tokio::task::spawn_blocking(move || sending::send(&file, &command)).await {
+        Ok(Ok(0)) => {}
+        Ok(Ok(sent)) => tracing::info!(sent, "audit: sent heads on"),
+        Ok(Err(error)) => tracing::error!(error, "audit: could not send a head on; it is sent again later"),
+        Err(panic) => tracing::error!(%panic, "audit: could not send a head on"),
     }
 }
 
@@ -469,5 +486,6 @@ fn refuse_lost(before: &SignedCoverage, now: &SignedCoverage) -> Result<(), Head
     Ok(())
 }
 
+mod sending;
 #[cfg(test)]
 mod tests;

@@ -378,7 +378,7 @@ fn options_in(help: &str) -> Vec<(String, Option<bool>)> {
     found
 }
 
-/// T23: an option's value is no script, a script is no option's value, and programs in no table ask.
+/// T23: an option's value is not a script, a script is not an option's value, and programs in no table ask.
 #[test]
 fn t23_listed_commands_that_ran_code_ask() {
     for argv in [

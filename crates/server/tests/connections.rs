@@ -12,7 +12,7 @@ use standfast::{app, demo};
 use standfast_core::time::Millis;
 use standfast_engine::Engine;
 use standfast_engine::clock::Clock;
-use standfast_engine::settings::{Connections, FixedSettings, Settings};
+use standfast_engine::settings::{Connections, FixedSettings};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_surfaces::http;
 use tempfile::TempDir;
@@ -36,11 +36,9 @@ struct Site {
 async fn serve(connections: Connections) -> Site {
     let data = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&SqliteOptions::at(data.path().join("standfast.db"))).unwrap();
-    let settings = Settings {
-        fixed: FixedSettings { connections: connections.clone(), ..FixedSettings::default() },
-        ..demo::settings(data.path()).unwrap()
-    };
-    let engine = Engine::new(Arc::new(store), Clock::system(), settings);
+    let fixed = FixedSettings { connections: connections.clone(), ..FixedSettings::default() };
+    let settings = demo::settings(data.path()).unwrap();
+    let engine = Engine::new(Arc::new(store), Clock::system(), fixed, settings);
     let (stop, stopping) = watch::channel(false);
     let router = app::router(http::App { engine, stopping: stopping.clone() });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

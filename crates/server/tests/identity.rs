@@ -198,10 +198,55 @@ async fn keys_come_and_go_while_the_server_runs() {
     // The secret is nowhere: not in the lists, not in the files of the data directory.
     let secret = first.rsplit('_').next().unwrap();
     assert!(!shown.contains(secret) && !list.to_string().contains(secret));
-    for file in std::fs::read_dir(server.data.path()).unwrap() {
-        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+    let mut entries: Vec<_> = std::fs::read_dir(server.data.path()).unwrap().collect();
+    while let Some(entry) = entries.pop() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            entries.extend(std::fs::read_dir(path).unwrap());
+            continue;
+        }
+        let bytes = std::fs::read(path).unwrap();
         assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
     }
+}
+
+/// T9: a key is followed by one for the same things, and both are valid for a while.
+#[tokio::test]
+async fn a_key_is_rotated_with_an_overlap() {
+    let server = serve(&["--auth", "keys"]);
+    let made = |arguments: &[&str]| {
+        let done = keys(server.data.path(), arguments);
+        assert!(done.status.success(), "{}", text(done.stderr));
+        text(done.stdout).trim().to_owned()
+    };
+    let old = made(&["create", "--user", "ann", "--group", "finance", "--scope", "runs:read"]);
+    let new = made(&["rotate", &old, "--overlap", "1h"]);
+    for key in [&old, &new] {
+        assert_eq!(server.status(key, "/api/v1/runs").await, 200);
+        assert_eq!(server.status(key, "/api/v1/sessions").await, 200);
+    }
+    let listed: Value = serde_json::from_str(&made(&["list", "--json"])).unwrap();
+    let prefix = |key: &str| key.split('_').nth(1).unwrap().to_owned();
+    let find = |key: &str| {
+        let all = listed["keys"].as_array().unwrap();
+        all.iter().find(|one| one["prefix"] == prefix(key).as_str()).unwrap().clone()
+    };
+    let (before, after) = (find(&old), find(&new));
+    assert_eq!((&before["state"], &after["state"]), (&json!("valid"), &json!("valid")));
+    assert!(before["expires_at"].is_string() && after["expires_at"].is_null(), "{listed}");
+    for same in ["user", "groups", "roles", "scopes", "inboxes"] {
+        assert_eq!(before[same], after[same], "{same}");
+    }
+    // A longer overlap does not lengthen what has an end; a key that has ended is followed by none.
+    made(&["rotate", &old, "--overlap", "30d"]);
+    let again: Value = serde_json::from_str(&made(&["list", "--json"])).unwrap();
+    let found = again["keys"].as_array().unwrap().iter().find(|one| one["prefix"] == prefix(&old).as_str());
+    assert_eq!(found.unwrap()["expires_at"], before["expires_at"]);
+    made(&["revoke", &old]);
+    let refused = keys(server.data.path(), &["rotate", &old]);
+    assert!(!refused.status.success() && text(refused.stderr).contains("is revoked"));
+    assert_eq!(server.status(&old, "/api/v1/runs").await, 401);
+    assert_eq!(server.status(&new, "/api/v1/runs").await, 200);
 }
 
 /// A key is for what its scopes say; a no names the scope.
@@ -483,7 +528,7 @@ async fn listening_elsewhere_needs_keys_or_a_flag() {
 /// T37: wrong keys from one address are answered with 429 after a while, on pages and on the API. A valid key is never
 /// concerned, also one that was not shown before, and whoever shows nothing is only asked who they are.
 #[tokio::test]
-async fn wrong_keys_are_throttled_and_valid_ones_never() {
+async fn t37_wrong_keys_are_throttled_and_valid_ones_never() {
     let server = serve(&["--auth", "keys"]);
     let (known, unused) = (server.key(&["--user", "alice"]), server.key(&["--user", "bob"]));
     let page = |password: &str| {

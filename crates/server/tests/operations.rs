@@ -35,14 +35,9 @@ use standfast_engine::{
 use standfast_store::Observer;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
-use standfast_testkit::{Process, until_found};
+use standfast_testkit::{Server, until_found};
 
-/// A running server and what it writes to its log; dropping it is `kill -9`.
-struct Server {
-    program: Process,
-    client: reqwest::Client,
-}
-
+/// A server that writes its log beside its data.
 fn serve(data: &Path) -> Server {
     let log = std::fs::File::create(data.join("log")).unwrap();
     let mut command = standfast_testkit::standfast();
@@ -51,65 +46,16 @@ fn serve(data: &Path) -> Server {
         .arg(data)
         .env("RUST_LOG", "info")
         .stderr(log);
-    Server {
-        program: standfast_testkit::start(&mut command),
-        client: reqwest::Client::builder().no_proxy().build().unwrap(),
-    }
+    Server::of(standfast_testkit::start(&mut command))
 }
 
-impl Server {
-    async fn text(&self, path: &str) -> String {
-        let request =
-            self.client.get(format!("{}{path}", self.program.base)).timeout(Duration::from_secs(30));
-        let response = request.send().await.unwrap();
-        assert_eq!(response.status(), 200, "{path}");
-        response.text().await.unwrap()
-    }
-
-    async fn read(&self, path: &str) -> Value {
-        serde_json::from_str(&self.text(path).await).unwrap()
-    }
-
-    async fn post(&self, path: &str, body: &str) -> (u16, Value) {
-        let request =
-            self.client.post(format!("{}{path}", self.program.base)).timeout(Duration::from_secs(30));
-        let response =
-            request.header("content-type", "application/json").body(body.to_owned()).send().await.unwrap();
-        (response.status().as_u16(), response.json().await.unwrap())
-    }
-
-    /// Starts a run and waits until it is held; its id and that of its hold.
-    async fn held(&self) -> (String, String) {
-        let body = r#"{"input": "Free some space", "wait": "settled"}"#;
-        let (status, run) = self.post("/api/v1/agents/ops/runs", body).await;
-        assert_eq!((status, &run["status"]), (201, &json!("held")));
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        (text(&run["id"]), text(&run["holds"][0]["id"]))
-    }
-
-    async fn approve(&self, hold: &str) {
-        let path = format!("/api/v1/holds/{hold}/resolve");
-        assert_eq!(self.post(&path, r#"{"resolution": "approve"}"#).await.0, 200);
-    }
-
-    async fn until(&self, run: &str, status: &str) -> Value {
-        until_found(&format!("{run} is {status}"), async || {
-            let body = self.read(&format!("/api/v1/runs/{run}")).await;
-            (body["status"] == status).then_some(body)
-        })
-        .await
-    }
-
-    async fn recovered(&self) -> Value {
-        for _ in 0..400 {
-            let found = self.read("/api/v1/recovery").await;
-            if found["ended_at"].is_string() {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("the start-up scan did not end");
-    }
+/// What the start found.
+async fn recovered(server: &Server) -> Value {
+    until_found("the start has looked at everything", async || {
+        let found = server.get("/api/v1/recovery").await;
+        found["ended_at"].is_string().then_some(found)
+    })
+    .await
 }
 
 fn change(data: &Path, sql: &str) {
@@ -134,23 +80,23 @@ async fn an_unreadable_row_is_shown_as_failed_and_the_others_go_on() {
     change(data.path(), "UPDATE runs SET state = '{\"s\": 17' WHERE no = 1");
 
     let second = serve(data.path());
-    let found = second.recovered().await;
+    let found = recovered(&second).await;
     let counts = ["waiting_for_person", "waiting_for_outside", "expired", "taken_over", "quarantined"];
     assert_eq!(counts.map(|name| found[name].as_u64().unwrap()), [1, 0, 0, 0, 1]);
     let said = log(data.path());
     assert_eq!(said.matches("Found 1 tasks waiting for input").count(), 1, "{said}");
     assert!(said.contains("quarantined=1"), "{said}");
 
-    let shown = second.read(&format!("/api/v1/runs/{broken}")).await;
+    let shown = second.get(&format!("/api/v1/runs/{broken}")).await;
     assert_eq!((&shown["status"], &shown["quarantined"]), (&json!("failed"), &json!(true)));
     assert_eq!((&shown["agent"], &shown["owner"]), (&json!("ops"), &json!("local")));
     let reason = shown["reason"].as_str().unwrap();
     assert!(reason.starts_with("failed to load execution state: "), "{reason}");
-    let list = second.read("/api/v1/runs").await;
+    let list = second.get("/api/v1/runs").await;
     assert_eq!((&list["runs"][0]["id"], &list["runs"][1]), (&json!(whole), &shown));
 
     let path = format!("/api/v1/holds/{hold_of_broken}/resolve");
-    let (status, problem) = second.post(&path, r#"{"resolution": "approve"}"#).await;
+    let (status, problem) = second.ask("POST", &path, Some(json!({"resolution": "approve"}))).await;
     assert_eq!(status, 500);
     assert!(problem["detail"].as_str().unwrap().starts_with("failed to load execution state: "), "{problem}");
     second.approve(&hold_of_whole).await;
@@ -173,7 +119,7 @@ async fn a_broken_link_puts_its_run_aside() {
     let second = serve(data.path());
     // The decision is stored; what it was about can no longer be shown.
     let path = format!("/api/v1/holds/{hold_of_broken}/resolve");
-    let (status, problem) = second.post(&path, r#"{"resolution": "approve"}"#).await;
+    let (status, problem) = second.ask("POST", &path, Some(json!({"resolution": "approve"}))).await;
     assert_eq!((status, &problem["type"]), (500, &json!("urn:standfast:problem:corrupt")));
     second.approve(&hold_of_whole).await;
     second.until(&whole, "completed").await;
@@ -185,8 +131,8 @@ async fn a_broken_link_puts_its_run_aside() {
     drop(second);
 
     let third = serve(data.path());
-    assert_eq!(third.recovered().await["quarantined"], 1);
-    assert_eq!(third.read(&format!("/api/v1/runs/{broken}")).await["reason"], failed["reason"]);
+    assert_eq!(recovered(&third).await["quarantined"], 1);
+    assert_eq!(third.get(&format!("/api/v1/runs/{broken}")).await["reason"], failed["reason"]);
 }
 
 /// T20: whatever is asked, on every surface, and whatever the answer is, nobody guesses what it might be instead.
@@ -214,7 +160,7 @@ async fn every_answer_is_what_its_type_says() {
         "/async-tool/pending/none".into(),
         "/api/inboxes".into(),
     ] {
-        let response = server.client.get(format!("{}{path}", server.program.base)).send().await.unwrap();
+        let response = server.http.client.get(format!("{}{path}", server.program.base)).send().await.unwrap();
         let said = response.headers().get("x-content-type-options").map(|value| value.to_str().unwrap());
         assert_eq!(said, Some("nosniff"), "{path}: {response:?}");
     }
@@ -277,11 +223,11 @@ impl Site {
     }
 
     fn server(&self, clock: Clock) -> Engine {
-        let settings = self.settings();
-        let observer = Some(settings.fixed.telemetry.clone() as Arc<dyn Observer>);
+        let fixed = FixedSettings { lease: self.lease, poll: Millis(20), ..FixedSettings::default() };
+        let observer = Some(fixed.telemetry.clone() as Arc<dyn Observer>);
         let file = self.directory.path().join("standfast.db");
         let store = SqliteStore::open(&SqliteOptions { observer, ..SqliteOptions::at(file) }).unwrap();
-        let engine = Engine::new(Arc::new(store), clock, settings);
+        let engine = Engine::new(Arc::new(store), clock, fixed, self.settings());
         engine.work();
         engine
     }
@@ -289,11 +235,7 @@ impl Site {
     fn settings(&self) -> Settings {
         let agents = [agent(), other_agent()].map(|name| (name.clone(), Arc::new(self.agent(name))));
         let agents = BTreeMap::from(agents);
-        Settings {
-            agents,
-            fixed: FixedSettings { lease: self.lease, poll: Millis(20), ..FixedSettings::default() },
-            ..Settings::usual()
-        }
+        Settings { agents, ..Settings::usual() }
     }
 
     fn agent(&self, name: AgentName) -> Agent {
@@ -367,15 +309,15 @@ fn person(name: &str) -> Principal {
 
 async fn start(engine: &Engine, text: &str) -> RunId {
     let new = NewRun { agent: agent(), session: None, message: Message::text(text), once: None };
-    engine.start(&alice(), new).await.unwrap()
+    engine.submit().start(&alice(), new).await.unwrap()
 }
 
 async fn until(engine: &Engine, run: RunId, wanted: impl Fn(Status) -> bool) {
-    let mut follower = engine.follow(run, Seq(0));
+    let mut follower = engine.reads().follow(run, Seq(0));
     let reached = async {
         loop {
             follower.next().await.unwrap();
-            if wanted(status(&engine.load(run).await.unwrap().row.run)) {
+            if wanted(status(&engine.reads().load(run).await.unwrap().row.run)) {
                 return;
             }
         }
@@ -458,12 +400,12 @@ async fn the_report_tells_what_expired_and_what_was_taken_over() {
     let (expires, hangs) = (start(&first, "expires").await, start(&first, "hangs").await);
     until(&first, expires, held).await;
     until(&first, hangs, held).await;
-    let hold = first.load(hangs).await.unwrap().row.run.state.holds[0].key;
+    let hold = first.reads().load(hangs).await.unwrap().row.run.state.holds[0].key;
     let hold = HoldId { run: hangs, key: hold };
     let decision = Decision { hold, wanted: Choice::Approve, digest: None, revision: None, once: None };
-    first.decide(&alice(), decision).await.unwrap();
+    first.submit().decide(&alice(), decision).await.unwrap();
     let is_started = |engine: Engine| async move {
-        let events = engine.events(hangs, Seq(0)).await.unwrap();
+        let events = engine.reads().events(hangs, Seq(0)).await.unwrap();
         events.iter().any(|envelope| envelope.event.kind() == "call.started")
     };
     while !is_started(first.clone()).await {
@@ -475,7 +417,7 @@ async fn the_report_tells_what_expired_and_what_was_taken_over() {
     let second = site.server(Clock::standing_at(noon.plus(Millis::hours(2))));
     until(&second, expires, |status| status == Status::Ended(Outcome::Failed)).await;
     until(&second, hangs, held).await;
-    assert_eq!(second.load(hangs).await.unwrap().row.run.state.holds[0].kind, HoldKind::Recovery);
+    assert_eq!(second.reads().load(hangs).await.unwrap().row.run.state.holds[0].kind, HoldKind::Recovery);
     second.clock().advance(Millis::seconds(60));
     while second.startup_report(None).ended_at.is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -521,7 +463,7 @@ async fn a_session_of_several_agents_is_asked_about() {
             message: Message::text("hello"),
             once: None,
         };
-        server.start(&alice(), new).await.unwrap();
+        server.submit().start(&alice(), new).await.unwrap();
     }
     let name = SessionName { session: session.clone(), agent: None, owner: None };
     let Err(SessionError::Ambiguous { agents }) = server.sessions().session(&alice(), &name).await else {

@@ -35,14 +35,17 @@ struct Line {
     link: LinkBody,
 }
 
-/// A link whose contents were erased.
+/// A link whose contents were erased, or are sealed and cannot be opened here.
 #[derive(Serialize)]
-struct ErasedLine {
+struct EmptyLine {
     run: String,
     seq: u64,
     at: String,
     actor: String,
-    erased: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    erased: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sealed: Option<bool>,
     link: LinkBody,
 }
 
@@ -60,7 +63,7 @@ pub(super) fn run(what: &AuditTarget, only: Option<&str>, as_json: bool) -> Exit
     };
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut written = Ok(());
-    let result = what.export(only, |exported| match print(&mut out, &exported) {
+    let result = what.export_what_opens(only, |exported| match print(&mut out, &exported) {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
             written = Err(error);
@@ -97,10 +100,10 @@ pub(super) fn run(what: &AuditTarget, only: Option<&str>, as_json: bool) -> Exit
 }
 
 fn print(out: &mut impl Write, exported: &ExportedRun) -> io::Result<()> {
-    let ExportedRun { run, links, wrong } = exported;
+    let ExportedRun { run, links, wrong, is_locked, .. } = exported;
     for ExportedLink { link, events } in links {
         if matches!(link.contents, Contents::Erased { .. }) {
-            writeln!(out, "{}", text(&erased(link)))?;
+            writeln!(out, "{}", text(&without_contents(link, *is_locked)))?;
         }
         for envelope in events {
             writeln!(out, "{}", text(&line(*run, envelope, link)))?;
@@ -141,13 +144,14 @@ fn line(run: RunId, envelope: &Envelope, link: &Link) -> Line {
     }
 }
 
-fn erased(link: &Link) -> ErasedLine {
-    ErasedLine {
+fn without_contents(link: &Link, is_locked: bool) -> EmptyLine {
+    EmptyLine {
         run: link.header.run.to_string(),
         seq: link.header.first.0,
         at: rfc3339(link.header.at),
         actor: link.header.actor.to_string(),
-        erased: true,
+        erased: (!is_locked).then_some(true),
+        sealed: is_locked.then_some(true),
         link: body(link),
     }
 }
@@ -162,16 +166,22 @@ fn text(line: &impl Serialize) -> String {
 
 /// On standard error: the lines are for whoever reads standard output.
 fn summary(report: &Report, as_json: bool) {
-    let Report { runs, links, events, erased, findings, .. } = report;
+    let Report { runs, links, events, erased, locked, findings, .. } = report;
     if as_json {
         let is_good = findings.is_empty();
-        let body = json!({ "ok": is_good, "runs": runs, "links": links, "events": events, "erased": erased,
+        let body = json!({ "ok": is_good, "runs": runs, "links": links, "events": events, "erased": erased, "locked": locked,
             "findings": findings.iter().map(|finding| json!({ "run": finding.run, "what": finding.what })).collect::<Vec<_>>() });
         eprintln!("{body}");
         return;
     }
     for finding in findings {
         eprintln!("standfast: {}: {}", plain(&finding.run), plain(&finding.what));
+    }
+    if *locked > 0 {
+        eprintln!(
+            "the contents of {locked} runs are sealed and not in the export; pass the configuration that has their keys with \
+             --config, or with --keys-from"
+        );
     }
     eprintln!(
         "{runs} runs, {links} links, {events} events, {erased} erased; {} do not verify",

@@ -12,7 +12,7 @@ use standfast::database::Database;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::project::{HoldRow, Phase, RunRow};
-use standfast_store::sqlite::{self, FileCopy, SqliteSnapshot};
+use standfast_store::sqlite::{self, FileCopy, Sealing, SqliteFile, SqliteSnapshot};
 use standfast_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, RunStore, StoreError};
 use standfast_surfaces::http::rfc3339;
 
@@ -27,7 +27,7 @@ const PAGE: usize = 200;
 
 /// Which database.
 #[derive(Debug, Args)]
-struct Place {
+struct DatabaseArgs {
     /// The server's configuration file, if it names the database.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub(super) struct Backup {
     /// The file to write. It must not exist.
     file: PathBuf,
     #[command(flatten)]
-    place: Place,
+    place: DatabaseArgs,
 }
 
 /// What `restore` can be told.
@@ -58,13 +58,15 @@ pub(super) struct Restore {
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    place: DatabaseArgs,
 }
 
 pub(super) fn backup(arguments: &Backup) -> ExitCode {
     let Backup { file, place } = arguments;
     let done = database(place).and_then(|database| {
-        let copy = sqlite::copy(&database, file, |_| {}).map_err(|error| error.to_string())?;
+        let sealing = data::sealing_by(place.config.as_deref(), &database)?;
+        let source = SqliteFile { path: &database, sealing };
+        let copy = sqlite::copy(source, file, |_| {}).map_err(|error| error.to_string())?;
         Ok((database, copy))
     });
     match done {
@@ -76,7 +78,8 @@ pub(super) fn backup(arguments: &Backup) -> ExitCode {
                 format!("backed up {} to {}\n{}", database.display(), file.display(), copy_text(&copy));
             let text = text
                 + "not in it: the configuration with its .env, and the keys in the data directory (webhook.key, \
-                   callback.key); copy them too, once\n";
+                   callback.key); copy them too, once\n"
+                + keys_text(&copy);
             finish(place, &text, &body, &copy)
         }
         Err(why) => refused(place, &why),
@@ -87,8 +90,12 @@ pub(super) fn restore(arguments: &Restore) -> ExitCode {
     let Restore { file, compare, place } = arguments;
     let done = database(place).and_then(|database| {
         data::make_folder_of(&database).map_err(|error| error.to_string())?;
-        let copy = sqlite::copy(file, &database, |_| {}).map_err(|error| error.to_string())?;
-        let revived = wait(RevivedWork::of(&database, compare.as_deref()))?;
+        let sealing = data::sealing_by(place.config.as_deref(), &database)?;
+        // What is brought back to life is named, so its keys are needed before anything is written.
+        let source = SqliteFile { path: file, sealing: sealing.clone() };
+        drop(SqliteSnapshot::open(source.clone()).map_err(|error| error.to_string())?);
+        let copy = sqlite::copy(source, &database, |_| {}).map_err(|error| error.to_string())?;
+        let revived = wait(RevivedWork::of(&database, compare.as_deref(), sealing))?;
         Ok((database, copy, revived))
     });
     match done {
@@ -110,7 +117,7 @@ pub(super) fn restore(arguments: &Restore) -> ExitCode {
     }
 }
 
-fn database(place: &Place) -> Result<PathBuf, String> {
+fn database(place: &DatabaseArgs) -> Result<PathBuf, String> {
     let found = data::of_server(place.config.as_deref(), place.data.as_deref());
     match found.map_err(|error| error.to_string())? {
         Database::Sqlite(path) => Ok(path),
@@ -125,7 +132,7 @@ fn database(place: &Place) -> Result<PathBuf, String> {
     }
 }
 
-fn finish(place: &Place, text: &str, body: &Value, copy: &FileCopy) -> ExitCode {
+fn finish(place: &DatabaseArgs, text: &str, body: &Value, copy: &FileCopy) -> ExitCode {
     if place.json {
         println!("{body}");
     } else {
@@ -134,7 +141,7 @@ fn finish(place: &Place, text: &str, body: &Value, copy: &FileCopy) -> ExitCode 
     if copy.report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn refused(place: &Place, why: &str) -> ExitCode {
+fn refused(place: &DatabaseArgs, why: &str) -> ExitCode {
     if place.json {
         println!("{}", json!({ "error": why }));
     } else {
@@ -144,14 +151,24 @@ fn refused(place: &Place, why: &str) -> ExitCode {
 }
 
 fn copy_json(copy: &FileCopy) -> Value {
-    let FileCopy { bytes, report, last_event_at, undelivered } = copy;
+    let FileCopy { bytes, report, last_event_at, undelivered, .. } = copy;
     let findings: Vec<Value> =
         report.findings.iter().map(|finding| json!({"run": finding.run, "what": finding.what})).collect();
     json!({
         "ok": findings.is_empty(), "bytes": bytes, "runs": report.runs, "links": report.links,
         "events": report.events, "last_event_at": last_event_at.map(rfc3339), "undelivered": undelivered,
-        "findings": findings,
+        "findings": findings, "sealed": copy.is_sealed, "locked": report.locked,
     })
+}
+
+/// What else is needed to read a copy with sealed payloads.
+fn keys_text(copy: &FileCopy) -> &'static str {
+    if copy.is_sealed {
+        "payloads are sealed: the copy is of no use without the file of their keys and the keys of server.encryption. Copy \
+         that file apart, and keep no copy of it for longer than contents may outlive their erasure\n"
+    } else {
+        ""
+    }
 }
 
 fn copy_text(copy: &FileCopy) -> String {
@@ -163,7 +180,14 @@ fn copy_text(copy: &FileCopy) -> String {
         report.runs, report.links, report.events
     );
     text.extend(report.findings.iter().map(|one| format!("{}: {}\n", plain(&one.run), plain(&one.what))));
+    if report.locked > 0 {
+        text.push_str(&format!(
+            "the contents of {} runs are sealed and were not read; pass the configuration that has their keys with --config\n",
+            report.locked
+        ));
+    }
     text.push_str(&match report.findings.len() {
+        0 if report.locked > 0 => "every chain verifies\n".to_owned(),
         0 => "every chain verifies and every row follows from its events\n".to_owned(),
         n => format!("{n} runs do not verify, in the source as in the copy; the others are not affected\n"),
     });
@@ -198,8 +222,12 @@ struct Later {
 }
 
 impl RevivedWork {
-    async fn of(restored: &Path, replaced: Option<&Path>) -> Result<RevivedWork, String> {
-        let store = snapshot(restored)?;
+    async fn of(
+        restored: &Path,
+        replaced: Option<&Path>,
+        sealing: Option<Sealing>,
+    ) -> Result<RevivedWork, String> {
+        let store = snapshot(restored, sealing.clone())?;
         let failed = |error: StoreError| error.to_string();
         let holds = open_holds(&store).await.map_err(failed)?;
         let (jobs, pending): (Vec<_>, Vec<_>) =
@@ -215,7 +243,7 @@ impl RevivedWork {
             Some(replaced) => {
                 let known =
                     KnownBefore { holds: pending.iter().chain(&jobs).map(|hold| hold.id).collect(), runs };
-                Some(Later::of(&snapshot(replaced)?, &known).await.map_err(failed)?)
+                Some(Later::of(&snapshot(replaced, sealing)?, &known).await.map_err(failed)?)
             }
             None => None,
         };
@@ -390,8 +418,8 @@ fn more(count: usize) -> String {
     if count > LISTED { format!("    and {} more\n", count - LISTED) } else { String::new() }
 }
 
-fn snapshot(path: &Path) -> Result<SqliteSnapshot, String> {
-    SqliteSnapshot::open(path).map_err(|error| error.to_string())
+fn snapshot(path: &Path, sealing: Option<Sealing>) -> Result<SqliteSnapshot, String> {
+    SqliteSnapshot::open(SqliteFile { path, sealing }).map_err(|error| error.to_string())
 }
 
 fn wait<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {

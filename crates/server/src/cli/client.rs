@@ -183,6 +183,11 @@ impl Server {
         Ok(Server { base, key, tls, form })
     }
 
+    /// The same without anything that says who asks: for whoever is about to sign in.
+    pub(super) fn without_key(asking: &ServerArgs) -> Result<Server, Failure> {
+        Ok(Server { key: None, ..Server::at(asking, Form::Json)? })
+    }
+
     fn agent(&self, patience: Patience) -> ureq::Agent {
         agent(patience, self.tls.as_ref())
     }
@@ -224,6 +229,31 @@ impl Server {
         }
     }
 
+    /// Sends a message of the Model Context Protocol; what comes back, line by line, and whether that is a stream of events.
+    pub(super) fn converse(
+        &self,
+        message: &str,
+        headers: &[(&str, String)],
+    ) -> Result<(bool, impl BufRead + use<>), Failure> {
+        let mut request = self.identified(self.agent(Patience::Any).post(self.url("/mcp")));
+        request = request.header("content-type", "application/json");
+        request = request.header("accept", "application/json, text/event-stream");
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        match request.send(message) {
+            Ok(response) if response.status().is_success() || is_rpc(&response) => {
+                let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
+                let is_stream = kind.is_some_and(|kind| kind.starts_with("text/event-stream"));
+                Ok((is_stream, BufReader::new(response.into_body().into_reader())))
+            }
+            other => Err(match self.answer(other, "") {
+                Err(failure) => failure,
+                Ok(_) => Failure::CouldNotAsk(format!("{} does not speak MCP", plain(&self.base))),
+            }),
+        }
+    }
+
     /// Every item of a list, from all its pages, as they came.
     pub(super) fn list(
         &self,
@@ -257,8 +287,8 @@ impl Server {
     }
 
     fn url(&self, path: &str) -> String {
-        // Beside the native API there is that of inboxes, and hooks.
-        let is_whole = path.starts_with("/api/") || path.starts_with("/hooks/");
+        // Beside the native API there is that of inboxes, hooks and MCP.
+        let is_whole = path.starts_with("/api/") || path.starts_with("/hooks/") || path == "/mcp";
         let version = if is_whole { "" } else { "/api/v1" };
         format!("{}{version}{path}", self.base)
     }
@@ -269,8 +299,8 @@ impl Server {
         unsure: &str,
     ) -> Result<String, Failure> {
         let lost = |error: ureq::Error| {
-            let why = plain(&error.to_string());
-            Failure::CouldNotAsk(format!("no response from {}: {why}{unsure}", plain(&self.base)))
+            let (why, advice) = (plain(&error.to_string()), advice(&self.base, &error));
+            Failure::CouldNotAsk(format!("no response from {}: {why}{unsure}{advice}", plain(&self.base)))
         };
         let mut response =
             asked.map_err(|error| if is_absent(&error) { self.absent(&error) } else { lost(error) })?;
@@ -306,6 +336,12 @@ impl Server {
             plain(&error.to_string())
         ))
     }
+}
+
+/// Whether a no is one of the protocol, and not one of the door's.
+fn is_rpc(response: &ureq::http::Response<ureq::Body>) -> bool {
+    let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("application/json"))
 }
 
 /// A page of a list.
@@ -357,6 +393,21 @@ pub(super) fn agent(patience: Patience, tls: Option<&TlsConfig>) -> ureq::Agent 
         None => config,
     };
     config.build().into()
+}
+
+/// What helps where somebody is there and no request came about.
+fn advice(base: &str, error: &ureq::Error) -> &'static str {
+    if let ureq::Error::Io(error) = error
+        && let Some(error) = error.get_ref()
+        && matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_)))
+    {
+        return "\nname the authority that its certificate is from with --authority FILE or STANDFAST_AUTHORITY, and the server by a name \
+                that the certificate has";
+    }
+    if base.starts_with("http://") && matches!(error, ureq::Error::Protocol(_)) {
+        return "\nif the server speaks https, its address begins with https://";
+    }
+    ""
 }
 
 /// Nothing was asked, because nobody is there.

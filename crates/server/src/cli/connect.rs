@@ -1,7 +1,7 @@
 //! `standfast validate --connect`: what a configuration names is there and answers, tried as `serve` would.
 //!
-//! Starts MCP servers, fetches the cards of remote agents and asks each provider once. Nothing is stored: what the server
-//! would keep is kept in a temporary folder. `doctor` asks the same.
+//! Starts MCP servers, fetches the cards of remote agents, asks each provider once, greets mail servers and sends the collector
+//! of traces nothing. Nothing is stored: what the server would keep is kept in a temporary folder. `doctor` asks the same.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,7 +9,11 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 use standfast::config::{Config, Surroundings};
+use standfast::otlp::{self, TraceSettings};
 use standfast_engine::clock::Clock;
+use standfast_engine::settings::ChannelVia;
+use standfast_surfaces::mail;
+use ureq::tls::TlsConfig;
 
 use super::client::{self, Patience};
 use super::llm;
@@ -77,7 +81,10 @@ pub(super) struct Health {
 
 /// Exit code 0 when the server is ready.
 pub(super) fn health(arguments: &Health) -> ExitCode {
-    match ready(arguments.url.trim_end_matches('/'), arguments.authority.as_deref()) {
+    let url = arguments.url.trim_end_matches('/');
+    let authority = arguments.authority.as_deref();
+    let tls = if url.starts_with("https://") { trust::config(authority).map(Some) } else { Ok(None) };
+    match tls.and_then(|tls| ready(url, tls.as_ref())) {
         Ok(()) => print("ready\n", ExitCode::SUCCESS),
         Err(why) => {
             eprintln!("standfast: {} is not ready: {}", plain(&arguments.url), plain(&why));
@@ -87,9 +94,8 @@ pub(super) fn health(arguments: &Health) -> ExitCode {
 }
 
 /// Whether a server says that it is ready; why not.
-pub(super) fn ready(url: &str, authority: Option<&Path>) -> Result<(), String> {
-    let tls = if url.starts_with("https://") { Some(trust::config(authority)?) } else { None };
-    let asked = client::agent(Patience::Usual, tls.as_ref()).get(format!("{url}/readyz")).call();
+pub(super) fn ready(url: &str, tls: Option<&TlsConfig>) -> Result<(), String> {
+    let asked = client::agent(Patience::Usual, tls).get(format!("{url}/readyz")).call();
     let mut answer = asked.map_err(|error| error.to_string())?;
     let text = answer.body_mut().read_to_string().map_err(|error| error.to_string())?;
     if answer.status().is_success() { Ok(()) } else { Err(text.trim().to_owned()) }
@@ -101,10 +107,11 @@ pub(super) fn try_all(config: &Config) -> Result<Vec<Trial>, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let trials = runtime.block_on(async {
-        let mut trials = vec![build(config, data.path()).await];
+        let mut trials = build(config, data.path()).await;
         for name in config.file.llms.keys() {
             trials.extend(ask(config, name).await);
         }
+        trials.extend(collect(config).await);
         trials
     });
     // MCP servers that were started end with what was built; nothing else is waited for.
@@ -112,15 +119,22 @@ pub(super) fn try_all(config: &Config) -> Result<Vec<Trial>, String> {
     Ok(trials)
 }
 
-/// Builds all that `serve` would build: connects to MCP servers and remote agents.
-async fn build(config: &Config, data: &Path) -> Trial {
+/// Builds all that `serve` would build: connects to MCP servers and remote agents, and greets mail servers.
+async fn build(config: &Config, data: &Path) -> Vec<Trial> {
     let around = Surroundings { data: data.to_owned(), clock: Clock::system(), logins: None };
     let built = match config.fits_this_machine() {
         Ok(()) => config.build(&around).await,
         Err(error) => Err(error),
     };
+    let mut channels = Vec::new();
     let result = match built {
         Ok(parts) => {
+            for channel in &parts.settings.channels {
+                let ChannelVia::Mail(server) = &channel.via else { continue };
+                let reached = mail::reach(server, channel.timeout).await;
+                let result = reached.map(|()| "the mail server answers".to_owned());
+                channels.push(Trial { what: format!("channel {}", channel.name), result });
+            }
             let tools: std::collections::BTreeSet<&str> = parts
                 .settings
                 .agents
@@ -135,7 +149,20 @@ async fn build(config: &Config, data: &Path) -> Trial {
         }
         Err(error) => Err(error.to_string()),
     };
-    Trial { what: "tools".into(), result }
+    let mut trials = vec![Trial { what: "tools".into(), result }];
+    trials.extend(channels);
+    trials
+}
+
+/// Asks the collector of traces; none where traces are off.
+async fn collect(config: &Config) -> Option<Trial> {
+    let section = config.file.server.traces.as_ref()?;
+    let variable = |name: &str| std::env::var(name).ok();
+    let result = match TraceSettings::of(section, &config.folder, "a trial", variable) {
+        Ok(settings) => otlp::try_collector(&settings?).await,
+        Err(error) => Err(error.to_string()),
+    };
+    Some(Trial { what: "traces".into(), result })
 }
 
 /// Asks a provider; none for a script.

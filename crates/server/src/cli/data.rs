@@ -6,9 +6,11 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use standfast::config::{self, LoadError, Unset};
+use standfast::config::{self, Config, LoadError, Unset};
 use standfast::database::Database;
+use standfast::encryption::BadKey;
 use standfast_engine::secrets::SigningKey;
+use standfast_store::sqlite::Sealing;
 
 /// The configuration file that is taken when nobody names one and it is in the current directory.
 const USUAL_CONFIG: &str = "standfast.yaml";
@@ -106,9 +108,20 @@ pub(super) enum NoDatabase {
     Config(#[from] LoadError),
 }
 
+/// How the payloads of a database are sealed, if the configuration says so: its keys are fetched for it.
+pub(super) fn sealing(config: Option<&Config>, database: &Path) -> Result<Option<Sealing>, BadKey> {
+    config.and_then(Config::encryption).map(|encryption| encryption.sealing(database)).transpose()
+}
+
+/// The same by the configuration file that commands go by.
+pub(super) fn sealing_by(config: Option<&Path>, database: &Path) -> Result<Option<Sealing>, String> {
+    let config = config_file(config).map(|path| config::load(&path, Unset::Ask)).transpose();
+    sealing(config.map_err(|error| error.to_string())?.as_ref(), database).map_err(|error| error.to_string())
+}
+
 /// The database that a server started with these arguments works on.
 pub(super) fn of_server(config: Option<&Path>, data: Option<&Path>) -> Result<Database, NoDatabase> {
-    let named = config_file(config).map(|path| config::load(&path, Unset::Allow)).transpose()?;
+    let named = config_file(config).map(|path| config::load(&path, Unset::Ask)).transpose()?;
     match named.and_then(|config| config.database) {
         Some(database) => Ok(database),
         None => Ok(Database::Sqlite(database(&directory(data)?))),

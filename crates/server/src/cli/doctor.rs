@@ -18,14 +18,14 @@ use standfast_core::digest::Digest;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::name::Tenant;
 use standfast_engine::clock::Clock;
-use standfast_store::sqlite::SqliteSnapshot;
+use standfast_store::sqlite::{Sealing, SqliteFile, SqliteSnapshot};
 use standfast_store::{DeadQuery, DeliveryStore, RunStore, SubscriptionQuery, file, postgres, sqlite};
 use standfast_surfaces::http::rfc3339;
 use standfast_tools::sandbox;
 
 use super::plain::plain;
 use super::running::{self, RunningServer};
-use super::{connect, data};
+use super::{connect, data, trust};
 
 /// Runs whose chains are verified; the newest.
 const SAMPLE: usize = 20;
@@ -173,10 +173,21 @@ fn examine(arguments: &Doctor) -> Vec<Finding> {
     let database = named.unwrap_or_else(|| Database::Sqlite(data::database(&folder)));
     findings.push(data_directory(&folder));
     findings.push(servers(&folder, &database));
-    findings.extend(stored(&database));
+    let sealing = match database.file().map(|file| data::sealing(config.as_ref(), &file)).transpose() {
+        Ok(sealing) => sealing.flatten(),
+        Err(error) => {
+            findings.push(Finding::failed(
+                "encryption",
+                error.to_string(),
+                "a server does not start without it",
+            ));
+            None
+        }
+    };
+    findings.extend(stored(&database, sealing.as_ref()));
     findings.push(clock(&database));
     findings.extend(disks(&folder, &database));
-    findings.push(webhooks(&database));
+    findings.push(webhooks(&database, sealing));
     findings.push(confinement(config.as_ref()));
     findings.push(file_limits(config.as_ref()));
     findings.extend(outside(arguments, config.as_ref()));
@@ -212,15 +223,14 @@ fn servers(folder: &Path, database: &Database) -> Finding {
             "pass its configuration with --config",
         );
     }
-    let authority = std::env::var_os("STANDFAST_AUTHORITY").map(PathBuf::from);
-    match connect::ready(url, authority.as_deref()) {
+    match connect::ready(url, Some(&trust::of_this_machine())) {
         Ok(()) => Finding::good("server", format!("{url} is ready")),
         Err(why) => Finding::failed("server", format!("{url} is not ready: {why}"), "see its log"),
     }
 }
 
 /// The database, and the chains of its newest runs.
-fn stored(database: &Database) -> Vec<Finding> {
+fn stored(database: &Database, sealing: Option<&Sealing>) -> Vec<Finding> {
     if let Some(path) = database.file()
         && !path.exists()
     {
@@ -255,7 +265,8 @@ fn stored(database: &Database) -> Vec<Finding> {
         let go_on = |_| ControlFlow::Continue(());
         let report = match database {
             Database::Sqlite(path) => {
-                sqlite::export(path, Some(*run), go_on).map_err(|error| error.to_string())
+                let file = SqliteFile { path, sealing: sealing.cloned() };
+                sqlite::export(file, Some(*run), go_on).map_err(|error| error.to_string())
             }
             Database::Files(files) => {
                 file::export(&files.path, Some(*run), go_on).map_err(|error| error.to_string())
@@ -338,17 +349,23 @@ fn disk(place: &Path) -> Finding {
 }
 
 /// Deliveries that were given up.
-fn webhooks(database: &Database) -> Finding {
-    let Database::Sqlite(path) = database else {
-        return Finding::not_checked(
-            "webhooks",
-            "ask a server: `standfast subscriptions list` and `dead-letters`",
-        );
+fn webhooks(database: &Database, sealing: Option<Sealing>) -> Finding {
+    let counted = match database {
+        Database::Sqlite(path) if !path.exists() => {
+            return Finding::not_checked("webhooks", "there is no database yet");
+        }
+        Database::Sqlite(path) => dead_letters(SqliteFile { path, sealing }),
+        Database::Postgres(named) => {
+            postgres::delivery_counts(&named.options()).map_err(|error| error.to_string())
+        }
+        Database::Files(_) => {
+            return Finding::not_checked(
+                "webhooks",
+                "ask a server: `standfast subscriptions list` and `dead-letters`",
+            );
+        }
     };
-    if !path.exists() {
-        return Finding::not_checked("webhooks", "there is no database yet");
-    }
-    match dead_letters(path) {
+    match counted {
         Ok((subscriptions, 0)) => {
             Finding::good("webhooks", format!("{subscriptions} subscriptions, no dead letters"))
         }
@@ -361,8 +378,8 @@ fn webhooks(database: &Database) -> Finding {
     }
 }
 
-fn dead_letters(path: &Path) -> Result<(usize, usize), String> {
-    let store = SqliteSnapshot::open(path).map_err(|error| error.to_string())?;
+fn dead_letters(file: SqliteFile<'_>) -> Result<(u64, u64), String> {
+    let store = SqliteSnapshot::open(file).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
     runtime.block_on(async {
         let (mut subscriptions, mut dead) = (0, 0);
@@ -373,7 +390,8 @@ fn dead_letters(path: &Path) -> Result<(usize, usize), String> {
                 subscriptions += 1;
                 let (tenant, subscription) = (tenant.clone(), subscription.id);
                 let query = DeadQuery { tenant, subscription, cursor: None, limit: 1000 };
-                dead += store.dead_letters(query).await.map_err(|error| error.to_string())?.items.len();
+                let letters = store.dead_letters(query).await.map_err(|error| error.to_string())?.items;
+                dead += u64::try_from(letters.len()).unwrap_or(u64::MAX);
             }
         }
         Ok((subscriptions, dead))
@@ -389,7 +407,7 @@ fn confinement(config: Option<&Config>) -> Finding {
         (Err(error), true) => Finding::failed(
             "sandbox",
             error.to_string(),
-            "use a kernel with Landlock (5.13 or newer), let the container use it, or write `sandbox: off`",
+            "use a kernel with Landlock (6.2 or newer), let the container use it, or write `sandbox: off`",
         ),
         (Err(error), false) => Finding::warning(
             "sandbox",
@@ -414,7 +432,7 @@ fn file_limits(config: Option<&Config>) -> Finding {
     }
 }
 
-/// MCP servers, remote agents and providers of models.
+/// MCP servers, remote agents, providers of models, mail servers and the collector of traces.
 fn outside(arguments: &Doctor, config: Option<&Config>) -> Vec<Finding> {
     let Some(config) = config else { return Vec::new() };
     if arguments.offline {

@@ -19,11 +19,11 @@ use standfast_core::run::Run;
 use standfast_engine::Engine;
 use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
-use standfast_engine::settings::Settings;
+use standfast_engine::settings::{FixedSettings, Settings};
 use standfast_store::export::{self, ExportScope, Target, TransferCounts, TransferError};
 use standfast_store::file::FileStore;
 use standfast_store::postgres::PostgresStore;
-use standfast_store::sqlite::{OpenError, SqliteOptions, SqliteSnapshot, SqliteStore};
+use standfast_store::sqlite::{OpenError, SqliteFile, SqliteOptions, SqliteSnapshot, SqliteStore};
 use standfast_store::{AudienceMember, Store};
 use standfast_surfaces::async_tool;
 
@@ -32,7 +32,7 @@ use super::plain::plain;
 
 /// Which database.
 #[derive(Debug, Args)]
-struct Place {
+struct DatabaseArgs {
     /// The database that this configuration file names: SQLite or Postgres.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -48,7 +48,7 @@ struct Place {
 #[derive(Debug, Args)]
 pub(super) struct Export {
     #[command(flatten)]
-    place: Place,
+    place: DatabaseArgs,
     /// The output file. Default: standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -73,7 +73,7 @@ pub(super) struct Import {
     /// The export; `-` for standard input.
     file: PathBuf,
     #[command(flatten)]
-    place: Place,
+    place: DatabaseArgs,
     /// Add to a database that already has runs.
     #[arg(long)]
     into_existing: bool,
@@ -112,13 +112,13 @@ pub(crate) fn import(arguments: &Import) -> ExitCode {
 }
 
 /// The calls and conversations of a database as readable files.
-fn files(place: &Place, directory: &Path, tenant: &Tenant) -> ExitCode {
+fn files(place: &DatabaseArgs, directory: &Path, tenant: &Tenant) -> ExitCode {
     let written = open_to_read(place).and_then(|store| {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         runtime.block_on(async {
             // An engine that only looks: nothing is worked on.
-            let engine = Engine::new(store, Clock::system(), Settings::usual());
+            let engine = Engine::new(store, Clock::system(), FixedSettings::default(), Settings::usual());
             let who = Principal { tenant: tenant.clone(), ..Principal::local() };
             let written = async_tool::write_files(&engine, &who, directory).await;
             written.map_err(|error| error.to_string())
@@ -144,13 +144,14 @@ fn wanted(arguments: &Export) -> Result<ExportScope, String> {
     Ok(ExportScope { session: Some((agent, session)) })
 }
 
-fn open(place: &Place) -> Result<Arc<dyn Store>, String> {
+fn open(place: &DatabaseArgs) -> Result<Arc<dyn Store>, String> {
     let database =
         data::of_server(place.config.as_deref(), place.data.as_deref()).map_err(|error| error.to_string())?;
     match &database {
         Database::Sqlite(path) => {
-            let store = SqliteStore::open(&SqliteOptions::at(path)).map_err(|error| error.to_string())?;
-            Ok(Arc::new(store))
+            let sealing = data::sealing_by(place.config.as_deref(), path)?;
+            let options = SqliteOptions { sealing, ..SqliteOptions::at(path) };
+            Ok(Arc::new(SqliteStore::open(&options).map_err(|error| error.to_string())?))
         }
         Database::Files(files) => {
             let store = FileStore::open(&files.options()).map_err(|error| error.to_string())?;
@@ -164,14 +165,16 @@ fn open(place: &Place) -> Result<Arc<dyn Store>, String> {
 }
 
 /// A database to read from. A SQLite file that a server has is seen as it is at this instant, in one read transaction.
-fn open_to_read(place: &Place) -> Result<Arc<dyn Store>, String> {
+fn open_to_read(place: &DatabaseArgs) -> Result<Arc<dyn Store>, String> {
     let database =
         data::of_server(place.config.as_deref(), place.data.as_deref()).map_err(|error| error.to_string())?;
     let Database::Sqlite(path) = &database else { return open(place) };
-    match SqliteStore::open(&SqliteOptions::at(path)) {
+    let sealing = data::sealing_by(place.config.as_deref(), path)?;
+    match SqliteStore::open(&SqliteOptions { sealing: sealing.clone(), ..SqliteOptions::at(path) }) {
         Ok(store) => Ok(Arc::new(store)),
         Err(OpenError::InUse { .. }) => {
-            Ok(Arc::new(SqliteSnapshot::open(path).map_err(|error| error.to_string())?))
+            let snapshot = SqliteSnapshot::open(SqliteFile { path, sealing });
+            Ok(Arc::new(snapshot.map_err(|error| error.to_string())?))
         }
         Err(error) => Err(error.to_string()),
     }
@@ -182,7 +185,7 @@ fn audiences(
     config: Option<&Path>,
 ) -> Result<impl Fn(&Run) -> Vec<AudienceMember> + Send + Sync + use<>, String> {
     let config =
-        config.map(|path| config::load(path, Unset::Allow)).transpose().map_err(|error| error.to_string())?;
+        config.map(|path| config::load(path, Unset::Ask)).transpose().map_err(|error| error.to_string())?;
     let approvers: std::collections::BTreeMap<String, Vec<String>> = config
         .iter()
         .flat_map(|config| &config.file.agents)

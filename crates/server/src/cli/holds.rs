@@ -1,9 +1,11 @@
 //! `standfast holds`: what is pending, and deciding it.
 //!
-//! The list is `listing.rs`, and `picker.rs` where somebody sits at a terminal; who is asked is `people.rs`.
+//! The list is `listing.rs`, and `picker.rs` where somebody sits at a terminal; who is asked is `people.rs`,
+//! links that let somebody decide are `link.rs`.
 //! Arguments are shown and sent as they are written, byte for byte: what is approved is what runs.
 
 mod grant;
+mod link;
 mod listing;
 mod people;
 mod picker;
@@ -51,10 +53,14 @@ enum HoldsCommand {
     Take(Show),
     /// Ask nobody in particular any more.
     Release(Show),
+    /// Issue an approval link to a hold for one person (admins only).
+    Link(link::Link),
     /// Let somebody else decide a hold in your place for a while.
     Delegate(people::Delegate),
     /// Give a hold that expired and was kept a new deadline.
     Reopen(people::Reopen),
+    /// Have a call asked about again, by what is there now: rules, files, what was looked up.
+    AskAgain(Show),
 }
 
 #[derive(Debug, Args)]
@@ -177,8 +183,10 @@ pub(super) fn run(holds: &Holds) -> ExitCode {
         Some(HoldsCommand::Assign(wanted)) => people::assign(wanted),
         Some(HoldsCommand::Take(Show { id, asking })) => people::change(asking, id, "take", "{}"),
         Some(HoldsCommand::Release(Show { id, asking })) => people::change(asking, id, "release", "{}"),
+        Some(HoldsCommand::Link(wanted)) => link::issue(wanted),
         Some(HoldsCommand::Delegate(wanted)) => people::delegate(wanted),
         Some(HoldsCommand::Reopen(wanted)) => people::reopen(wanted),
+        Some(HoldsCommand::AskAgain(Show { id, asking })) => people::ask_again(asking, id),
     }
 }
 
@@ -346,6 +354,10 @@ pub(super) struct HoldBody {
     reason: Option<Text>,
     question: Option<Text>,
     #[serde(default)]
+    findings: Vec<Finding>,
+    #[serde(default)]
+    drift: Vec<Drift>,
+    #[serde(default)]
     options: Vec<Text>,
     answer_schema: Option<Box<RawValue>>,
     data: Option<Box<RawValue>>,
@@ -365,6 +377,20 @@ pub(super) struct HoldBody {
     muted: bool,
     #[serde(default)]
     late: bool,
+}
+
+/// What a read-only call found before people were asked.
+#[derive(Deserialize)]
+struct Finding {
+    tool: Text,
+    arguments: Text,
+    result: Text,
+}
+
+/// Something that is different now from when it was asked.
+#[derive(Deserialize)]
+struct Drift {
+    text: Text,
 }
 
 /// A run above the one that waits.
@@ -424,6 +450,16 @@ impl HoldBody {
             [("reason", &self.reason), ("question", &self.question), ("arguments", &self.arguments_text)];
         for (name, value) in blocks {
             text.extend(value.iter().map(|value| format!("{name}:\n{}", block(value.raw()))));
+        }
+        text.extend(self.findings.iter().map(|Finding { tool, arguments, result }| {
+            format!("looked up with {tool} {arguments}:\n{}", block(result.raw()))
+        }));
+        text.extend(self.drift.iter().map(|one| format!("changed since it was asked: {}\n", one.text)));
+        if !self.drift.is_empty() {
+            text.push_str(&format!(
+                "approve to go on with what was shown, `standfast holds ask-again {id}` to have it asked by what is there now, or \
+                 `standfast cancel {run}`\n"
+            ));
         }
         text.extend(self.data.iter().map(|data| format!("data:\n{}", block(data.get()))));
         if !self.options.is_empty() {

@@ -1,7 +1,7 @@
 //! `standfast hook`: what a coding agent calls before and after it runs something, and how that is set up.
 //!
 //! Reads the client's event from standard input, asks a server, prints the client's answer. Where the server cannot be asked it
-//! blocks: exit code 2, and a sentence that says why and how to switch it off. What the answers are is the server's business
+//! blocks: exit code 2 (Copilot: a no in its own words), and a sentence that says why and how to switch it off. What the answers are is the server's business
 //! (`/hooks/{client}`); the settings of clients are `install.rs`.
 
 mod install;
@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::clock::Clock;
 
@@ -53,7 +54,7 @@ struct HookCall {
     /// when their hook takes too long.
     #[arg(long, default_value_t = STRETCH)]
     wait: u64,
-    /// What the client is told when nobody has decided by then. The request stays open all the same.
+    /// The answer to the client when nobody has decided by then. The request stays open all the same.
     #[arg(long, default_value = "deny")]
     then: ThenWord,
     #[command(flatten)]
@@ -84,7 +85,7 @@ impl ClientName {
     }
 }
 
-/// What a client is told when nobody has decided.
+/// The answer to a client when nobody has decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ThenWord {
     /// Not now; the model may repeat the call.
@@ -117,7 +118,10 @@ impl Hook {
 
 impl HookCall {
     fn run(&self) -> ExitCode {
-        match self.answer() {
+        let mut event = String::new();
+        let read = std::io::stdin().read_to_string(&mut event);
+        let read = read.map_err(|error| format!("standard input: {error}"));
+        match read.and_then(|_| self.answer(&event)) {
             Ok(answer) => {
                 if !answer.is_empty() {
                     println!("{answer}");
@@ -126,20 +130,25 @@ impl HookCall {
             }
             Err(why) => {
                 let client = self.client.map_or("CLIENT", ClientName::name);
-                eprintln!(
+                let sentence = format!(
                     "Not executed: Standfast could not be asked whether this call may run ({}). Nothing runs without it; to \
                      switch it off: standfast hook uninstall {client}",
                     plain(&why.trim().replace('\n', "; "))
                 );
-                ExitCode::from(2)
+                eprintln!("{sentence}");
+                match self.client.and_then(|client| no_in_its_words(client, &event, &sentence)) {
+                    Some(no) => {
+                        println!("{no}");
+                        ExitCode::SUCCESS
+                    }
+                    None => ExitCode::from(2),
+                }
             }
         }
     }
 
-    fn answer(&self) -> Result<String, String> {
+    fn answer(&self, event: &str) -> Result<String, String> {
         let client = self.client.ok_or("no --client is named")?;
-        let mut event = String::new();
-        std::io::stdin().read_to_string(&mut event).map_err(|error| format!("standard input: {error}"))?;
         let server = Server::at(&self.asking, Form::Json).map_err(in_words)?;
         let clock = Clock::system();
         let until = clock.now().plus(Millis::seconds(i64::try_from(self.wait).unwrap_or(i64::MAX)));
@@ -150,7 +159,7 @@ impl HookCall {
             let (wait, then) =
                 if seconds > STRETCH { (STRETCH, "wait") } else { (seconds, self.then.word()) };
             let path = format!("/hooks/{}?wait={wait}&then={then}", client.name());
-            match server.post(&path, &event, Patience::Any) {
+            match server.post(&path, event, Patience::Any) {
                 Ok(answer) if answer.trim() == WAIT => away_since = None,
                 Ok(answer) => return Ok(answer),
                 // A repeat attaches to the same request for approval, so trying again is safe.
@@ -167,9 +176,46 @@ impl HookCall {
     }
 }
 
+/// The no of a hook that could not ask, for a client that hands on nothing of what is said beside an exit code. It is sure that the
+/// event is one of those that are answered like this; any other client is told by the code.
+fn no_in_its_words(client: ClientName, event: &str, sentence: &str) -> Option<String> {
+    let event: Value = serde_json::from_str(event).ok()?;
+    let is_its_own = event.get("toolName").is_some() && event.get("hook_event_name").is_none();
+    let no = || {
+        json!({
+            "permissionDecision": "deny", "permissionDecisionReason": sentence, "behavior": "deny", "message": sentence,
+        })
+    };
+    (client == ClientName::Copilot && is_its_own).then(|| no().to_string())
+}
+
 fn in_words(failure: Failure) -> String {
     match failure {
         Failure::Refused { said, .. } => said,
         Failure::CouldNotAsk(why) => why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Copilot hands on nothing but the code; a client that reads the same events in another form goes by the code.
+    #[test]
+    fn a_no_without_a_server_is_in_the_client_s_words() {
+        let own = r#"{"sessionId":"s","toolName":"bash","toolArgs":{}}"#;
+        let no: Value =
+            serde_json::from_str(&no_in_its_words(ClientName::Copilot, own, "away").unwrap()).unwrap();
+        assert_eq!(
+            (&no["permissionDecision"], &no["permissionDecisionReason"]),
+            (&json!("deny"), &json!("away"))
+        );
+        for (client, event) in [
+            (ClientName::Copilot, r#"{"hook_event_name":"PreToolUse","toolName":"x"}"#),
+            (ClientName::Copilot, "not JSON"),
+            (ClientName::Gemini, own),
+        ] {
+            assert_eq!(no_in_its_words(client, event, "away"), None, "{client:?}: {event}");
+        }
     }
 }

@@ -138,7 +138,7 @@ agents:
     instructions: You look after a folder. Say what you are about to do before you do it.
     session_store: main
     tools: [execute_command, read_file, list_dir, suspend-for-input]
-    # approvers: [\"user:ann\", \"group:operations\"]    # beside whoever started the run
+    # approvers: [owner, \"group:operations\"]    # exactly who may decide; without it whoever started the run
     task:
       input_timeout: 24h             # how long a person may take
       hitl: {{on_timeout: keep}}       # what happens then: keep, deny, fail, cancel, resume_with_error

@@ -1,4 +1,4 @@
-//! `standfast keys create | list | revoke`: who may call a server that asks for API keys.
+//! `standfast keys create | list | rotate | revoke`: who may call a server that asks for API keys.
 //!
 //! Works on the server's database, so whoever may write that may make keys; no other right exists. The server may be
 //! running: it reads credentials from there each time. A key is shown once, alone on standard output.
@@ -33,6 +33,19 @@ pub(super) enum Keys {
     Create(Create),
     /// List keys with their user, scopes and expiry.
     List(KeyStoreArgs),
+    /// Create a key with the user, groups, roles and scopes of another one, which expires after a while.
+    Rotate {
+        /// The part of the old key between `sf_` and the next `_`.
+        prefix: String,
+        /// How long both keys are valid: 1h, 7d. The old one ends earlier if it would.
+        #[arg(long, value_name = "SPAN", default_value = "7d", value_parser = span)]
+        overlap: Millis,
+        /// When the new key expires: 12h, 30d, 8w. Default: never.
+        #[arg(long, value_name = "SPAN", value_parser = span)]
+        expires: Option<Millis>,
+        #[command(flatten)]
+        which: KeyStoreArgs,
+    },
     /// Revoke a key. The next request with it is refused.
     Revoke {
         /// The part of the key between `sf_` and the next `_`.
@@ -70,7 +83,7 @@ pub(super) struct Create {
     /// A group of the user. May be repeated.
     #[arg(long = "group", value_name = "G", value_parser = |text: &str| GroupName::new(text))]
     groups: Vec<GroupName>,
-    /// A role of the user; `admin` sees everything. May be repeated.
+    /// A role of the user: `admin` sees and changes everything, `auditor` sees everything and changes nothing. May be repeated.
     #[arg(long = "role", value_name = "R", value_parser = |text: &str| RoleName::new(text))]
     roles: Vec<RoleName>,
     /// What the key may do: runs:read, runs:write, holds:decide, inbox:work, gates:open (which never decides), metrics:read, admin. May be repeated. Default: runs:read,
@@ -111,12 +124,15 @@ enum Failure {
     OtherServer { here: String, theirs: String, advice: String },
     #[error("tenant {1} has no key with the prefix {0}; `standfast keys list --tenant {1}` lists its keys")]
     Unknown(String, String),
+    #[error("key {0} is {1}, so nothing takes its place; create a new one with `standfast keys create`")]
+    Ended(String, &'static str),
 }
 
 pub(super) fn run(keys: &Keys) -> ExitCode {
     let done = match keys {
         Keys::Create(order) => create(order),
         Keys::List(which) => list(which),
+        Keys::Rotate { prefix, overlap, expires, which } => rotate(prefix, *overlap, *expires, which),
         Keys::Revoke { prefix, which } => revoke(prefix, which),
     };
     match done {
@@ -127,7 +143,7 @@ pub(super) fn run(keys: &Keys) -> ExitCode {
         Err(failure) => {
             eprintln!("standfast: {failure}");
             match failure {
-                Failure::Unknown(..) | Failure::OtherServer { .. } => ExitCode::FAILURE,
+                Failure::Unknown(..) | Failure::Ended(..) | Failure::OtherServer { .. } => ExitCode::FAILURE,
                 Failure::NoDatabase(_)
                 | Failure::Open(_)
                 | Failure::Folder(_)
@@ -190,6 +206,14 @@ impl KeyStore {
             KeyStore::Postgres(store) => wait(store.revoke_credential(tenant, prefix, at)),
         }
     }
+
+    fn expire(&mut self, tenant: Tenant, prefix: String, at: Timestamp) -> Result<bool, StoreError> {
+        match self {
+            KeyStore::File(file) => file.expire(tenant, prefix, at),
+            KeyStore::Folder(folder) => folder.expire(&tenant, &prefix, at),
+            KeyStore::Postgres(store) => wait(store.expire_credential(tenant, prefix, at)),
+        }
+    }
 }
 
 /// The store works by itself; here is only waited.
@@ -246,23 +270,44 @@ fn create(order: &Create) -> Result<String, Failure> {
         created_at: now,
     };
     let expires_at = order.expires.map(|span| now.plus(span));
+    let (key, credential) = put_new(&mut file, &order.which.tenant, &facts, expires_at)?;
+    if order.which.json {
+        let mut shown = as_json(&credential, now);
+        shown["key"] = key.reveal().into();
+        shown["database"] = place.into();
+        return Ok(format!("{shown}\n"));
+    }
+    // Beside standard output, so that `STANDFAST_KEY=$(standfast keys create …)` has the key alone.
+    eprintln!("{}", remark(&facts, key.prefix(), expires_at, &order.which.tenant));
+    let new = if is_new { ", a new database that no server has used yet" } else { "" };
+    eprintln!("written to {}{new}", plain(&place));
+    Ok(format!("{}\n", key.reveal()))
+}
+
+/// Keys of the usual tenant in a database that no server has opened yet; each as its user needs it.
+pub(super) fn make(database: Database, facts: &[KeyFacts]) -> Result<Vec<String>, String> {
+    let mut store = open_database(database).map_err(|failure| failure.to_string())?;
+    let mut keys = Vec::new();
+    for facts in facts {
+        let made = put_new(&mut store, &Tenant::default_tenant(), facts, None);
+        keys.push(made.map_err(|failure| failure.to_string())?.0.reveal());
+    }
+    Ok(keys)
+}
+
+/// A key with a prefix that nobody has.
+fn put_new(
+    store: &mut KeyStore,
+    tenant: &Tenant,
+    facts: &KeyFacts,
+    expires_at: Option<Timestamp>,
+) -> Result<(ApiKey, Credential), Failure> {
     for _ in 0..TRIES {
         let key = ApiKey::new(clock::random_bytes());
-        let credential = key.credential(order.which.tenant.clone(), &facts, expires_at)?;
-        if !file.put(credential.clone())? {
-            continue;
+        let credential = key.credential(tenant.clone(), facts, expires_at)?;
+        if store.put(credential.clone())? {
+            return Ok((key, credential));
         }
-        if order.which.json {
-            let mut shown = as_json(&credential, now);
-            shown["key"] = key.reveal().into();
-            shown["database"] = place.into();
-            return Ok(format!("{shown}\n"));
-        }
-        // Beside standard output, so that `STANDFAST_KEY=$(standfast keys create …)` has the key alone.
-        eprintln!("{}", remark(&facts, key.prefix(), expires_at, &order.which.tenant));
-        let new = if is_new { ", a new database that no server has used yet" } else { "" };
-        eprintln!("written to {}{new}", plain(&place));
-        return Ok(format!("{}\n", key.reveal()));
     }
     Err(Failure::NoPrefix)
 }
@@ -295,10 +340,57 @@ fn list(which: &KeyStoreArgs) -> Result<String, Failure> {
     Ok(table(&["PREFIX", "STATE", "USER", "NAME", "GROUPS", "ROLES", "SCOPES", "CREATED", "EXPIRES"], &rows))
 }
 
+/// A new key for whoever has this one, which ends after the overlap: whoever is told the new one in time notices nothing.
+fn rotate(
+    prefix: &str,
+    overlap: Millis,
+    expires: Option<Millis>,
+    which: &KeyStoreArgs,
+) -> Result<String, Failure> {
+    let prefix = prefix_of(prefix);
+    let database = data::of_server(which.config.as_deref(), which.data.as_deref())?;
+    let place = running::name_of(&database);
+    refuse_other_server(which, &place)?;
+    let (mut store, now) = (open_database(database)?, Clock::system().now());
+    let unknown = || Failure::Unknown(plain(&prefix), plain(which.tenant.as_str()));
+    let old = store.list(&which.tenant)?.into_iter().find(|one| one.prefix == prefix).ok_or_else(unknown)?;
+    let how_it_stands = state(&old, now);
+    if how_it_stands != "valid" {
+        return Err(Failure::Ended(plain(&prefix), how_it_stands));
+    }
+    let before: KeyFacts = serde_json::from_str(&old.facts)?;
+    let facts = KeyFacts { created_at: now, ..before };
+    // The new one first: whatever happens in between, somebody has a key.
+    let (key, credential) = put_new(&mut store, &which.tenant, &facts, expires.map(|span| now.plus(span)))?;
+    let ends = now.plus(overlap);
+    let ends = old.expires_at.map_or(ends, |before| before.min(ends));
+    if !store.expire(which.tenant.clone(), prefix.clone(), ends)? {
+        return Err(unknown());
+    }
+    if which.json {
+        let mut shown = as_json(&credential, now);
+        shown["key"] = key.reveal().into();
+        shown["database"] = place.into();
+        shown["replaces"] = json!({ "prefix": prefix, "expires_at": rfc3339(ends) });
+        return Ok(format!("{shown}\n"));
+    }
+    eprintln!("{}", remark(&facts, key.prefix(), credential.expires_at, &which.tenant));
+    eprintln!(
+        "key {} expires at {}; webhook subscriptions made with it are enabled again with the new one",
+        plain(&prefix),
+        rfc3339(ends)
+    );
+    Ok(format!("{}\n", key.reveal()))
+}
+
+/// A whole key is taken too, because that is what people have at hand.
+fn prefix_of(text: &str) -> String {
+    let prefix = text.strip_prefix("sf_").unwrap_or(text);
+    prefix.split_once('_').map_or(prefix, |(prefix, _)| prefix).to_owned()
+}
+
 fn revoke(prefix: &str, which: &KeyStoreArgs) -> Result<String, Failure> {
-    // A whole key is taken too, because that is what people have at hand.
-    let prefix = prefix.strip_prefix("sf_").unwrap_or(prefix);
-    let prefix = prefix.split_once('_').map_or(prefix, |(prefix, _)| prefix).to_owned();
+    let prefix = prefix_of(prefix);
     let at = Clock::system().now();
     if !open(which)?.revoke(which.tenant.clone(), prefix.clone(), at)? {
         return Err(Failure::Unknown(plain(&prefix), plain(which.tenant.as_str())));

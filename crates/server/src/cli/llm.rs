@@ -172,7 +172,7 @@ fn prompt(provider: &Provider) -> Result<Prompt, String> {
     Ok(Prompt { definition: Arc::new(definition), transcript, turn: 0, failures: 0 })
 }
 
-/// The reply, and what its calls came to.
+/// The reply, and the results of its calls.
 fn what_follows(reply: &ModelReply) -> Vec<Entry> {
     let mut calls = Vec::new();
     for (asked, no) in reply.calls.iter().zip(1..) {

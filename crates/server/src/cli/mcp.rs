@@ -1,14 +1,17 @@
-//! `standfast mcp proxy`: an MCP server of somebody else whose tool calls are judged and approved before they reach it.
+//! `standfast mcp`: for MCP clients. `standfast mcp proxy` is an MCP server of somebody else whose tool calls are judged and approved before they reach it.
 //!
-//! Lines go through as they are, both ways; only `tools/call` stops at a gate. `message.rs` reads lines (pure), `keeper.rs` asks a
-//! server about calls, `waiting.rs` remembers which calls wait, `link.rs` is the two ends and the calls between them.
+//! Lines go through as they are, both ways; only `tools/call` stops at a gate. What lines mean and how a call that waits is
+//! shown is the surface's (`standfast_surfaces::mcp`), `keeper.rs` asks a server about calls, `waiting.rs` remembers which calls wait, `link.rs` is the two ends and the calls between them,
+//! `tasks.rs` calls that are asked for later.
+//! `standfast mcp serve` is `bridge.rs`: the server's own MCP tools for clients that start a program.
 
+mod bridge;
 mod keeper;
 mod link;
-mod message;
+mod tasks;
 mod waiting;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -38,6 +41,15 @@ pub(super) enum Mcp {
     /// Run an MCP server behind the policy: put this in the place of its command in the settings of a client. Everything goes
     /// through unchanged but tool calls, which are judged, held and approved first.
     Proxy(Proxy),
+    /// Offer the server's own tools to an MCP client that starts a program: request_approval, ask_human, check, standfast_result.
+    /// The same as the server's address /mcp, over standard input and output.
+    Serve(Serve),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    #[command(flatten)]
+    asking: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -45,7 +57,7 @@ pub(super) struct Proxy {
     /// What the server is called in rules, where its tools are `mcp__NAME__TOOL`. Default: the name of the command.
     #[arg(long)]
     name: Option<String>,
-    /// How many seconds a call may wait for a decision before the model is told to come back later. Default: 45, with a client
+    /// How many seconds a call may wait for a decision before the model gets a receipt and comes back later. Default: 45, with a client
     /// that follows progress 240, with Claude Code 1500. The request for approval stays open all the same.
     #[arg(long, value_name = "SECONDS")]
     wait: Option<u64>,
@@ -65,8 +77,11 @@ enum PipeEnd {
 
 impl Mcp {
     pub(super) fn run(&self) -> ExitCode {
-        let Mcp::Proxy(proxy) = self;
-        match proxy.serve() {
+        let served = match self {
+            Mcp::Proxy(proxy) => proxy.serve(),
+            Mcp::Serve(serve) => Server::at(&serve.asking, Form::Json).map_err(in_words).map(bridge::serve),
+        };
+        match served {
             Ok(code) => code,
             Err(why) => {
                 eprintln!("standfast: {}", plain(&why.replace('\n', "; ")));
@@ -92,7 +107,7 @@ impl Proxy {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("cannot start {program}: {error}"))?;
+            .map_err(|error| not_started(program, &error))?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let (Some(stdin), Some(stdout)) = (stdin, stdout) else { return Err("it has no pipes".to_owned()) };
         let (alive, at_work) = mpsc::channel::<()>();
@@ -122,12 +137,23 @@ impl Proxy {
     }
 }
 
+fn not_started(program: &str, error: &std::io::Error) -> String {
+    let next = match error.kind() {
+        ErrorKind::NotFound => {
+            "install it, or name it by its whole path behind `--`: clients often start programs with another PATH"
+        }
+        ErrorKind::PermissionDenied => "make it executable, or name another program behind `--`",
+        _ => "run the command behind `--` by itself to see why",
+    };
+    format!("cannot start the MCP server `{program}`: {error}; {next}")
+}
+
 fn ended(child: &mut Child) -> ExitCode {
     let code = child.wait().ok().and_then(|status| status.code());
     code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// Every line until there is no more. What is not text is no message either, and ends it.
+/// Every line until there is no more. What is not text is not a message either, and ends it.
 fn read_lines(mut from: impl BufRead, mut with: impl FnMut(&str)) {
     let mut line = String::new();
     while from.read_line(&mut line).is_ok_and(|read| read > 0) {

@@ -1,4 +1,4 @@
-//! Telling systemd where the server stands: ready, stopping. Without `NOTIFY_SOCKET` nobody is told.
+//! Telling systemd where the server stands: ready, stopping. Without `NOTIFY_SOCKET` nothing is sent.
 //!
 //! One datagram each, as `sd_notify(3)` has it; a service of `Type=notify` counts as started when it is ready.
 
@@ -21,7 +21,7 @@ pub(super) fn notify(state: ServiceState) {
         ServiceState::Stopping => "STOPPING=1",
     };
     let address = match socket.as_bytes() {
-        // A name that is no file.
+        // A name that is not a file.
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         _ => SocketAddr::from_pathname(&socket),
     };

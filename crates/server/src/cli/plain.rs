@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::Deserialize;
-use standfast_surfaces::labels::hidden::is_hidden;
+use standfast_surfaces::labels::hidden_characters::is_hidden;
 
 /// Text from the server; showing it makes it plain.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -113,5 +113,16 @@ mod tests {
         let rows = [vec!["a".to_owned(), "\x1b[1m".to_owned()], vec!["long one".to_owned(), "b".to_owned()]];
         let expected = "ID        WHAT\na         \\u{1b}[1m\nlong one  b\n";
         assert_eq!(table(&["ID", "WHAT"], &rows), expected);
+    }
+
+    /// T18: 300 strings that a terminal would obey, hide or reorder: no character of those is left.
+    #[test]
+    fn t18_300_strings_are_plain_on_a_terminal() {
+        for line in include_str!("../../../testkit/corpus/display.jsonl").lines() {
+            let (text, hidden): (String, usize) = serde_json::from_str(line).unwrap();
+            let shown = plain(&text);
+            assert!(!shown.contains(is_hidden), "{text:?}: {shown:?}");
+            assert!(shown.matches("\\u{").count() >= hidden, "{text:?}: {shown:?}");
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! `standfast policy test`, `diff` and `explain`: what rules would do, before they do it.
 //!
-//! Rules are those of configuration files, calls are those that the server's database has (`policy/recorded.rs`). Nothing is
+//! Rules are those of configuration files, calls are those that the server's database has (`policy/recorded_calls.rs`). Nothing is
 //! changed, and the server may be running. Exit codes: 0 all is well, 1 people should look (something became looser, a call
 //! that people denied would run), 2 the question could not be answered.
 
-mod recorded;
+mod recorded_calls;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -27,7 +27,7 @@ use standfast_policy::value::Arguments;
 use standfast_policy::witness::Coverage;
 
 use super::plain::plain;
-use recorded::{Record, tool_default};
+use recorded_calls::{Record, tool_default};
 
 /// What can be asked about rules.
 #[derive(Debug, Subcommand)]
@@ -103,7 +103,7 @@ fn load(path: &Path) -> Result<Config, String> {
 
 fn test(path: &Path, stored: &CallSource, as_json: bool) -> Result<(String, ExitCode), String> {
     let config = load(path)?;
-    let calls = recorded::calls(stored.database.as_deref(), path)?;
+    let calls = recorded_calls::calls(stored.database.as_deref(), path)?;
     let calls: Vec<RecordedCall> = calls.into_iter().map(|record| of_record(record, &config)).collect();
     let found = backtest(&config.policy, &calls);
     let code = if found.denied_and_allowed.calls == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
@@ -208,7 +208,7 @@ fn test_json(found: &Backtest, calls: usize) -> Json {
 fn compare(old: &Path, new: &Path, stored: &CallSource, as_json: bool) -> Result<(String, ExitCode), String> {
     let (was, is) = (load(old)?, load(new)?);
     // Without a database the corners of the rules are looked at all the same.
-    let records = match (recorded::calls(stored.database.as_deref(), new), &stored.database) {
+    let records = match (recorded_calls::calls(stored.database.as_deref(), new), &stored.database) {
         (Ok(records), _) => records,
         (Err(_), None) => Vec::new(),
         (Err(error), Some(_)) => return Err(error),
@@ -219,7 +219,9 @@ fn compare(old: &Path, new: &Path, stored: &CallSource, as_json: bool) -> Result
         .collect();
     let default = |tool: &ToolName| {
         let known = judged.iter().find(|(name, _)| name == tool).map(|(_, default)| *default);
-        known.unwrap_or_else(|| recorded::configured(&is, None, tool).unwrap_or(ToolDefault::ChangesWorld))
+        known.unwrap_or_else(|| {
+            recorded_calls::configured(&is, None, tool).unwrap_or(ToolDefault::ChangesWorld)
+        })
     };
     let calls: Vec<Call> = records.into_iter().map(|record| record.call).collect();
     let found = diff(&was.policy, &is.policy, &calls, &default);
@@ -271,6 +273,7 @@ fn loosening(how: Loosening) -> String {
     match how {
         Loosening::Effect { from, to } => format!("{} -> {}", word(from), word(to)),
         Loosening::Approval => "hold, with fewer or other people".to_owned(),
+        Loosening::Budget => "a budget is gone or larger".to_owned(),
     }
 }
 
@@ -291,6 +294,7 @@ fn diff_json(found: &PolicyDiff) -> Json {
         let (from, to) = match class.loosening {
             Loosening::Effect { from, to } => (word(from), word(to)),
             Loosening::Approval => ("hold", "hold"),
+            Loosening::Budget => ("budget", "larger budget"),
         };
         json!({
             "tool": class.tool.as_str(), "from": from, "to": to, "before": rule_names(&class.before),
@@ -351,7 +355,7 @@ fn find(named: &str, stored: &CallSource, config: &Path) -> Result<Record, Strin
             ));
         }
     };
-    let mut records = recorded::calls(stored.database.as_deref(), config)?.into_iter();
+    let mut records = recorded_calls::calls(stored.database.as_deref(), config)?.into_iter();
     records.find(|record| record.id == wanted).ok_or_else(|| format!("the database has no call {wanted}"))
 }
 
@@ -401,7 +405,7 @@ fn explain_json(found: &Explanation, config: &Config) -> Json {
                     let truth = match one.truth {
                         Truth::Yes => "yes",
                         Truth::No => "no",
-                        Truth::Unknown => "cannot be told",
+                        Truth::Unknown => "unknown",
                     };
                     json!({"subject": one.subject, "wanted": one.wanted, "found": one.found, "truth": truth})
                 })

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::client::{self, Failure, Key, ServerArgs};
 use super::plain::plain;
+use super::sign_in::{self, SignInAge, Way};
 
 /// What is kept.
 #[derive(Clone, Serialize, Deserialize)]
@@ -38,6 +39,16 @@ pub(super) struct Login {
     /// A PEM file with authorities that the server's certificate may be from, beside those that this machine trusts.
     #[arg(long, value_name = "FILE", env = "STANDFAST_AUTHORITY")]
     authority: Option<PathBuf>,
+    /// Sign in at the server's identity provider with a browser on this machine. That is so without it on a terminal, where
+    /// the server has such a sign-in and STANDFAST_KEY is not set.
+    #[arg(long, conflicts_with = "device")]
+    browser: bool,
+    /// The same with a browser on another device, by a code.
+    #[arg(long)]
+    device: bool,
+    /// Sign in anew although the identity provider knows you, for approvals that need a recent sign-in.
+    #[arg(long)]
+    fresh: bool,
 }
 
 /// Where the profile is.
@@ -68,7 +79,7 @@ pub(super) fn load() -> Result<Option<Profile>, String> {
     let profile = serde_json::from_str(&text);
     profile
         .map(Some)
-        .map_err(|_| format!("the profile {shown} cannot be read; write it anew with `standfast login URL`"))
+        .map_err(|_| format!("the profile {shown} cannot be read; write it again with `standfast login URL`"))
 }
 
 fn save(profile: &Profile) -> Result<PathBuf, String> {
@@ -87,16 +98,20 @@ fn save(profile: &Profile) -> Result<PathBuf, String> {
 }
 
 pub(super) fn login(arguments: &Login) -> ExitCode {
-    let Login { url, authority } = arguments;
-    let done = key().and_then(|key| {
-        let authority = authority.as_deref().map(absolute).transpose()?;
-        let profile = Profile { server: url.trim_end_matches('/').to_owned(), key, authority };
+    let url = arguments.url.trim_end_matches('/');
+    let done = credential(arguments, url).and_then(|(key, user)| {
+        let authority = arguments.authority.as_deref().map(absolute).transpose()?;
+        let profile = Profile { server: url.to_owned(), key, authority };
         try_out(&profile)?;
-        save(&profile)
+        Ok((save(&profile)?, user))
     });
     match done {
-        Ok(path) => {
-            println!("commands of this user ask {} now; the key is in {}", plain(url), path.display());
+        Ok((path, user)) => {
+            let what = match user {
+                Some(user) => format!("you are {}; your session", plain(&user)),
+                None => "the key".to_owned(),
+            };
+            println!("commands of this user ask {} now; {what} is in {}", plain(url), path.display());
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -106,7 +121,32 @@ pub(super) fn login(arguments: &Login) -> ExitCode {
     }
 }
 
+/// What the profile keeps, and who signed in if somebody did.
+fn credential(arguments: &Login, url: &str) -> Result<(Option<String>, Option<String>), String> {
+    let Login { authority, browser, device, fresh, .. } = arguments;
+    let is_wanted = *browser || *device || *fresh;
+    let may_be = std::env::var_os("STANDFAST_KEY").is_none() && io::stdin().is_terminal();
+    if !is_wanted && !may_be {
+        return Ok((key()?, None));
+    }
+    let way = if *device { Way::Device } else { Way::Browser };
+    let sign_in = if *fresh { SignInAge::Fresh } else { SignInAge::Any };
+    match sign_in::offer(url, authority.as_deref()) {
+        Ok(Some(offer)) => {
+            let (token, user) = sign_in::sign_in(url, authority.as_deref(), &offer, (way, sign_in))?;
+            Ok((Some(token), Some(user)))
+        }
+        Ok(None) if is_wanted => Err(format!(
+            "{} has no sign-in for the command line; its configuration needs server.auth.jwt.sign_in.cli_client_id",
+            plain(url)
+        )),
+        Err(why) if is_wanted => Err(why),
+        Ok(None) | Err(_) => Ok((key()?, None)),
+    }
+}
+
 pub(super) fn logout() -> ExitCode {
+    end_session();
     let removed = path().and_then(|path| match std::fs::remove_file(&path) {
         Ok(()) => Ok(format!("removed {}", path.display())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok("there was no profile".to_owned()),
@@ -121,6 +161,20 @@ pub(super) fn logout() -> ExitCode {
             eprintln!("standfast: {why}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Ends the session of the profile at its server, if it has one. A key goes on: others may use it.
+fn end_session() {
+    let Ok(Some(Profile { server, key: Some(key), authority })) = load() else { return };
+    if !key.starts_with("sfs_") {
+        return;
+    }
+    let asking = ServerArgs::for_server(server, Some(Key::new(key)), authority);
+    let ended =
+        client::Server::at(&asking, client::Form::Json).and_then(|server| server.delete("/sign-ins/current"));
+    if let Err(Failure::Refused { said, .. } | Failure::CouldNotAsk(said)) = ended {
+        eprintln!("standfast: the session could not be ended at the server: {said}");
     }
 }
 

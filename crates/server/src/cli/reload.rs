@@ -69,8 +69,9 @@ pub(super) async fn keep_up(
         match taken(path, fixed, &overrule).await {
             Ok((settings, restart)) => {
                 let agents: Vec<&str> = settings.agents.keys().map(|name| name.as_str()).collect();
-                tracing::info!(agents = agents.join(", "), "config: configuration reloaded");
+                let agents = agents.join(", ");
                 engine.reload(settings);
+                tracing::info!(agents, "config: configuration reloaded");
                 if !restart.is_empty() {
                     let keys = restart.join(", ");
                     tracing::warn!(
@@ -103,7 +104,7 @@ async fn taken(
 ) -> Result<(Settings, Vec<&'static str>), NotTaken> {
     let config = config::load(path, Unset::Refuse)?;
     let restart = RestartKey::changed(&fixed.restart_keys, &config.restart_keys());
-    let ServerParts { mut settings, database, uses_memory } = config.build(&fixed.around).await?;
+    let ServerParts { mut settings, database, uses_memory, fixed: _ } = config.build(&fixed.around).await?;
     // A memory store that is not needed any more does no harm.
     if database != fixed.database || (uses_memory && !fixed.uses_memory) {
         return Err(NotTaken::OtherStore);

@@ -43,7 +43,7 @@ struct Metadata {
 
 /// Where a state belongs.
 #[derive(Deserialize)]
-struct Place {
+struct StateIds {
     task_id: String,
     context_id: String,
 }
@@ -96,7 +96,7 @@ fn states(text: &str) -> Result<Vec<Box<RawValue>>, Failure> {
 }
 
 fn sent(server: &Server, state: &str, owner: Option<&str>) -> Result<String, Failure> {
-    let Place { task_id, context_id } = serde_json::from_str(state).map_err(|error| {
+    let StateIds { task_id, context_id } = serde_json::from_str(state).map_err(|error| {
         Failure::CouldNotAsk(format!("an execution state cannot be read: {}", plain(&error.to_string())))
     })?;
     let owner = owner.map(|owner| format!("?owner={}", segment(owner))).unwrap_or_default();

@@ -16,20 +16,22 @@ use standfast::config::{
     self, BuildError, Config, LoadError, RunStorage, ServerParts, Surroundings as Around, Unset,
 };
 use standfast::database::Database;
+use standfast::encryption::BadKey;
+use standfast::otlp::{BadTraces, Exporter, TraceSettings};
 use standfast::{app, demo, heads};
 use standfast_core::approver::Approver;
 use standfast_core::time::Millis;
 use standfast_engine::Engine;
 use standfast_engine::auth::SelfApproval;
 use standfast_engine::clock::Clock;
-use standfast_engine::settings::{Auth, Settings};
+use standfast_engine::settings::{Auth, FixedSettings, Settings};
 use standfast_engine::telemetry::Telemetry;
 use standfast_engine::vault::Vault;
 use standfast_store::file::{self, FileOptions, FileStore};
 use standfast_store::memory::MemoryStore;
 use standfast_store::postgres::{self, PostgresOptions, PostgresStore};
 use standfast_store::split_store::SplitStore;
-use standfast_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
+use standfast_store::sqlite::{OpenError, Sealing, SqliteOptions, SqliteStore};
 use standfast_store::{Observer, Store};
 use standfast_surfaces::http::{BadCertificate, ServerCertificate};
 use standfast_surfaces::{async_tool, http};
@@ -45,6 +47,7 @@ use super::logging;
 use super::notify::{ServiceState, notify};
 use super::reload::{self, FixedAtStart};
 use super::running::{self, RunningServer};
+use super::verify::Rehearsal;
 
 /// How long requests in progress may take once the server stops.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -90,6 +93,9 @@ pub(crate) struct Serve {
     /// Forbid people to decide holds of runs that they started.
     #[arg(long)]
     forbid_self_approval: bool,
+    /// For `standfast verify`: serve a rehearsal of the configuration, as this file says.
+    #[arg(long, value_name = "FILE", hide = true, requires = "config")]
+    rehearse: Option<PathBuf>,
 }
 
 /// How callers are known.
@@ -118,6 +124,8 @@ enum Failure {
     #[error(transparent)]
     Store(#[from] OpenError),
     #[error(transparent)]
+    Key(#[from] BadKey),
+    #[error(transparent)]
     Files(#[from] file::OpenError),
     #[error("{setting}: {error}")]
     Database { setting: String, error: postgres::OpenError },
@@ -131,8 +139,12 @@ enum Failure {
     Config(#[from] LoadError),
     #[error(transparent)]
     Build(#[from] BuildError),
+    #[error("{0}")]
+    Rehearsal(String),
     #[error("server.tls: {0}")]
     Tls(#[from] BadCertificate),
+    #[error(transparent)]
+    Traces(#[from] BadTraces),
     #[error("{0}")]
     Io(#[from] std::io::Error),
 }
@@ -144,15 +156,29 @@ impl Failure {
     }
 }
 
+/// The memory of this process has every key that the configuration names: a crash must not write it into a file.
+fn leave_no_core() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    // Where even that is forbidden, the limit is already as somebody wants it.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+}
+
 pub(crate) fn run(arguments: &Serve) -> ExitCode {
+    leave_no_core();
     // Read before anything is logged: it says how.
     let path = if arguments.demo { None } else { data::config_file(arguments.config.as_deref()) };
     let file = path.as_deref().and_then(|path| std::fs::read(path).ok());
-    let loaded = path.as_deref().map(|path| config::load(path, Unset::Refuse)).transpose();
-    let served = loaded.map_err(Failure::from).and_then(|config| {
+    let read = arguments.rehearse.as_deref().map(Rehearsal::read).transpose();
+    let served = read.map_err(Failure::Rehearsal).and_then(|rehearsal| {
+        let unset = rehearsal.as_ref().map_or(Unset::Refuse, Rehearsal::unset);
+        let config = path.as_deref().map(|path| config::load(path, unset)).transpose()?;
+        let config = match (config, &rehearsal) {
+            (Some(config), Some(rehearsal)) => Some(rehearsal.of(config)),
+            (config, _) => config,
+        };
         logging::begin(arguments.log_format, config.as_ref().map(|config| &config.file.server.log));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(serve(arguments, (path, file), config))
+        runtime.block_on(serve(arguments, (path, file), config, rehearsal))
     });
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -167,8 +193,12 @@ async fn serve(
     arguments: &Serve,
     (path, file): (Option<PathBuf>, Option<Vec<u8>>),
     config: Option<Config>,
+    rehearsal: Option<Rehearsal>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
+    if let Some(rehearsal) = &rehearsal {
+        rehearsal.end_with_parent();
+    }
     if let (None, Some(found)) = (&arguments.config, &path) {
         tracing::info!("config: using {} of the current directory; --demo serves the demo", found.display());
     }
@@ -184,34 +214,46 @@ async fn serve(
     let uses_memory = config.as_ref().is_some_and(Config::uses_memory);
     let at = database.unwrap_or_else(|| Database::Sqlite(data::database(&data)));
     let is_new = at.file().is_some_and(|file| !file.exists());
-    let store = open(&at, uses_memory, telemetry.clone() as Arc<dyn Observer>)?;
+    let sealing = at.file().map(|file| data::sealing(config.as_ref(), &file)).transpose()?.flatten();
+    let store = open(&at, sealing, uses_memory, telemetry.clone() as Arc<dyn Observer>)?;
     let key = config.as_ref().and_then(Config::secret_key);
     let key = data::webhook_key(&data, key)?;
     let site = Arc::<Site>::default();
-    let tenant = Settings::usual().fixed.tenant;
+    let tenant = FixedSettings::default().tenant;
     let logins =
         Logins { vault: Arc::new(Vault::new(store.clone(), tenant, key.clone())), site: site.clone() };
     let around = Around { data: data.clone(), clock: Clock::system(), logins: Some(logins) };
-    let ServerParts { mut settings, database, uses_memory } = match &config {
+    let ServerParts { mut fixed, mut settings, database, uses_memory } = match &config {
         // MCP servers may take their time; whoever has enough of that can stop here.
         Some(config) => tokio::select! {
             built = config.build(&around) => built?,
             () = signals.next() => return Ok(()),
         },
-        None => ServerParts { settings: demo::settings(&data)?, database: None, uses_memory: false },
+        None => ServerParts {
+            fixed: FixedSettings::default(),
+            settings: demo::settings(&data)?,
+            database: None,
+            uses_memory: false,
+        },
     };
     overrule(&mut settings, arguments, wanted)?;
-    settings.fixed.telemetry = telemetry;
+    if let Some(most) = arguments.max_connections {
+        fixed.connections.at_once = most.get();
+    }
+    if let Some(rehearsal) = &rehearsal {
+        rehearsal.stand_in(&mut settings);
+    }
+    fixed.telemetry = telemetry;
     settings.webhooks.key = Some(key);
     config.iter().for_each(warn);
     let restart_keys = config.as_ref().map(Config::restart_keys).unwrap_or_default();
-    let fixed = FixedAtStart { database, uses_memory, restart_keys, file, around: around.clone() };
+    let at_start = FixedAtStart { database, uses_memory, restart_keys, file, around: around.clone() };
     let listener = listen(wanted).await?;
     let address = listener.local_addr()?;
     let url = format!("{}://{address}", if certificate.is_some() { "https" } else { "http" });
     site.listens_on(url.clone());
 
-    let limits = settings.fixed.connections.clone();
+    let limits = fixed.connections.clone();
     let running = RunningServer {
         pid: std::process::id(),
         url: url.clone(),
@@ -224,10 +266,11 @@ async fn serve(
     );
     let greeting =
         Greeting { url: &url, data: &data, database: &at, is_new, config: config.as_ref() }.text(&settings);
-    if settings.fixed.node_name.is_empty() {
-        settings.fixed.node_name = machine_name();
+    if fixed.node_name.is_empty() {
+        fixed.node_name = machine_name();
     }
-    let engine = Engine::new(store, around.clock, settings);
+    let exporter = export_traces(config.as_ref(), &around.clock, &mut fixed)?;
+    let engine = Engine::new(store, around.clock, fixed, settings);
     if let Err(error) = engine.join().await {
         // It was just opened; whatever is wrong now, the node goes on trying.
         tracing::warn!(%error, "nodes: could not announce this node; retrying");
@@ -253,12 +296,13 @@ async fn serve(
     notify(ServiceState::Ready);
 
     let keeps_up = async {
-        match &path {
+        // A rehearsal is what it was when it began.
+        match path.as_ref().filter(|_| rehearsal.is_none()) {
             Some(path) => {
                 let overrule = |settings: &mut Settings| {
                     overrule(settings, arguments, wanted).map_err(|no| no.to_string())
                 };
-                reload::keep_up(path, &engine, &fixed, overrule).await
+                reload::keep_up(path, &engine, &at_start, overrule).await
             }
             None => std::future::pending().await,
         }
@@ -287,6 +331,9 @@ async fn serve(
         if let Some(signing) = signing {
             let _ = signing.await;
         }
+        if let Some(exporter) = exporter {
+            exporter.stop().await;
+        }
     };
     tokio::select! {
         () = stopped => {}
@@ -306,6 +353,27 @@ fn warn(config: &Config) {
             "config: runs of this agent are kept in memory; a restart loses them"
         );
     }
+}
+
+/// Sends traces from now on, if the file wants it.
+fn export_traces(
+    config: Option<&Config>,
+    clock: &Clock,
+    fixed: &mut FixedSettings,
+) -> Result<Option<Exporter>, BadTraces> {
+    let Some((config, section)) =
+        config.and_then(|config| Some((config, config.file.server.traces.as_ref()?)))
+    else {
+        return Ok(None);
+    };
+    let variable = |name: &str| std::env::var(name).ok();
+    let Some(wanted) = TraceSettings::of(section, &config.folder, &fixed.node_name, variable)? else {
+        tracing::info!("traces: off, as the environment says");
+        return Ok(None);
+    };
+    let (traces, exporter) = Exporter::start(wanted, clock.clone(), fixed.telemetry.clone())?;
+    fixed.traces = Some(Arc::new(traces));
+    Ok(Some(exporter))
 }
 
 /// The arguments win over the file.
@@ -345,9 +413,6 @@ fn overrule(settings: &mut Settings, arguments: &Serve, wanted: SocketAddr) -> R
         return Err(Failure::BadHost(host.clone()));
     }
     access.hosts.extend(arguments.hosts.iter().map(|host| host.to_ascii_lowercase()));
-    if let Some(most) = arguments.max_connections {
-        settings.fixed.connections.at_once = most.get();
-    }
     for agent in settings.agents.values_mut().map(Arc::make_mut) {
         if !arguments.approvers.is_empty() {
             agent.approvers.named = Some(arguments.approvers.iter().cloned().collect());
@@ -362,13 +427,14 @@ fn overrule(settings: &mut Settings, arguments: &Serve, wanted: SocketAddr) -> R
 /// The database, with a memory store beside it for agents that live there (C28).
 fn open(
     database: &Database,
+    sealing: Option<Sealing>,
     uses_memory: bool,
     observer: Arc<dyn Observer>,
 ) -> Result<Arc<dyn Store>, Failure> {
     let durable: Arc<dyn Store> = match database {
         Database::Sqlite(path) => {
             data::make_folder_of(path)?;
-            let options = SqliteOptions { observer: Some(observer), ..SqliteOptions::at(path) };
+            let options = SqliteOptions { observer: Some(observer), sealing, ..SqliteOptions::at(path) };
             Arc::new(SqliteStore::open(&options)?)
         }
         Database::Files(files) => {

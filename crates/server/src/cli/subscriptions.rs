@@ -44,7 +44,7 @@ pub(super) struct Listing {
     asking: ServerArgs,
 }
 
-/// Who is to be told of what.
+/// A new webhook subscription.
 #[derive(Debug, Args)]
 pub(super) struct Create {
     /// The webhook URL.

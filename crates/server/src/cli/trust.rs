@@ -1,6 +1,7 @@
 //! Whom the client commands trust: the authorities of this machine, and those of a file that somebody names.
 //!
-//! TLS is rustls with aws-lc-rs, as everywhere in the program. Verification cannot be switched off.
+//! TLS is rustls with aws-lc-rs, as everywhere in the program. Verification cannot be switched off; what asks a server of this very
+//! machine whether it is ready, and nothing else, goes without.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,8 +27,16 @@ pub(super) fn config(authority: Option<&Path>) -> Result<TlsConfig, String> {
             return Err(format!("{shown} has no certificate in it; name a PEM file"));
         }
     }
-    Ok(TlsConfig::builder()
-        .root_certs(RootCerts::Specific(Arc::new(trusted)))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-        .build())
+    let builder = TlsConfig::builder().root_certs(RootCerts::Specific(Arc::new(trusted)));
+    Ok(builder.unversioned_rustls_crypto_provider(provider()).build())
+}
+
+/// How a server is asked for its readiness that announced its address in the data directory: its certificate is for the name by which
+/// others reach it, not for that address. No key is sent.
+pub(super) fn of_this_machine() -> TlsConfig {
+    TlsConfig::builder().disable_verification(true).unversioned_rustls_crypto_provider(provider()).build()
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }

@@ -23,8 +23,8 @@ pub(crate) struct Validate {
     /// The configuration file.
     #[arg(default_value = "standfast.yaml")]
     file: PathBuf,
-    /// Also start the MCP servers, fetch the cards of remote agents and send each provider of models a request, as
-    /// `serve` would. Starts programs and costs a few tokens; stores nothing.
+    /// Also start the MCP servers, fetch the cards of remote agents, send each provider of models a request, greet mail
+    /// servers and try the collector of traces. Starts programs and costs a few tokens; stores nothing.
     #[arg(long, conflicts_with = "allow_unset")]
     connect: bool,
     /// Accept variables that are not set: to validate a file without its secrets.

@@ -3,6 +3,9 @@
 //! What a run is pinned to (`Definition`) gets instructions, model name, tools and what deny and silence do; never keys
 //! or addresses: those are read from the current configuration whenever they are needed (rule 8).
 
+mod channels;
+mod people;
+mod reconcile;
 pub(super) mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +25,8 @@ use standfast_engine::outbound::guard::Guard;
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{
     A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, HISTORY_TOKENS,
-    InboxService, Jobs, Load, NotifiedHolds, Rules, ServedInbox, Settings, Skill, Streaming, Tracking,
-    Webhooks, gate_agent,
+    InboxService, Jobs, Load, NotifiedHolds, RateLimits, Rules, ServedInbox, SessionLimits, Settings, Skill,
+    Streaming, Tracking, Webhooks, gate_agent,
 };
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
@@ -45,6 +48,7 @@ use super::plan::{AgentPlan, tool_holds};
 use super::problem::Problems;
 use super::stores::{RunStorage, absolute};
 use crate::database::Database;
+use crate::encryption::{self, EncryptionSettings, Kms};
 use crate::heads::{self, HeadSettings, KeySource};
 pub use tools::kept_key;
 
@@ -101,12 +105,36 @@ pub enum BuildError {
         /// What the system says.
         error: std::io::Error,
     },
+    /// A file of a channel cannot be read.
+    #[error("cannot read {}, the certificate_authority of a channel: {error}", path.display())]
+    ChannelFile {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
     /// MCP servers that cannot be used as the file says.
     #[error("{}", .0.show())]
     Mcp(Box<Problems>),
+    /// A gateway cannot reach its server as the file says.
+    #[error("the gateway `{name}` cannot be used: {why}; repair its entry below `gateways`")]
+    Gateway {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
     /// Remote agents that cannot be used as the file says.
     #[error("{}", .0.show())]
     Remote(Box<Problems>),
+    /// A call that is to say what became of another one may change something itself.
+    #[error("`reconcile` of tool {tool}: {asked} is not read-only here; name a tool that changes nothing")]
+    Reconcile {
+        /// The tool.
+        tool: String,
+        /// The one that it names.
+        asked: String,
+    },
     /// The directory of the file tools cannot be used.
     #[error(transparent)]
     Workspace(#[from] BadWorkspace),
@@ -125,7 +153,9 @@ pub struct Surroundings {
 
 /// A server to be.
 pub struct ServerParts {
-    /// What it is made of.
+    /// What its process has only once.
+    pub fixed: FixedSettings,
+    /// What it is made of besides, which a reload may change.
     pub settings: Settings,
     /// The database, if the file names one.
     pub database: Option<Database>,
@@ -166,7 +196,6 @@ impl Config {
         let waiting_writes = self.file.server.limits.waiting_writes.and_then(|n| usize::try_from(n).ok());
         let server = &self.file.server.limits;
         let settings = Settings {
-            fixed: self.fixed(usual.fixed),
             agents,
             gate: Arc::new(gate_agent(Rules::Readable(self.policy.clone()))),
             default_agent: self.file.server.default_agent.as_ref().map(AgentName::new).transpose()?,
@@ -176,12 +205,17 @@ impl Config {
                 per_owner: server.notified_holds_per_owner,
             },
             access: access(&self.file.server)?,
+            people: people::people(&self.file)?,
+            links: self.file.server.links.as_ref().map(people::links),
+            channels: channels::channels(&self.file, &self.folder)?,
             webhooks: webhooks(&self.file.server),
+            gateways: self.gateways(&workshop)?,
             a2a: a2a(&self.file.server)?,
             jobs: jobs(&self.file.server.async_tools),
             task_ttl: task_ttl(&self.file.server.inboxes),
             mirrors: self.mirrors(),
             keep_ended: self.file.server.retention.ended_runs.map(|span| span.0),
+            keep_ended_of: self.kept_of_agents()?,
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
             load: Load {
                 waiting_writes: waiting_writes.unwrap_or(usual.load.waiting_writes),
@@ -191,11 +225,17 @@ impl Config {
             vault: beside.logins.as_ref().map(|logins| logins.vault.clone()),
             ..usual
         };
-        Ok(ServerParts { settings, database: self.database.clone(), uses_memory: self.uses_memory() })
+        Ok(ServerParts {
+            fixed: self.fixed(),
+            settings,
+            database: self.database.clone(),
+            uses_memory: self.uses_memory(),
+        })
     }
 
     /// What a reload of this file does not change.
-    fn fixed(&self, usual: FixedSettings) -> FixedSettings {
+    fn fixed(&self) -> FixedSettings {
+        let usual = FixedSettings::default();
         let (server, nodes) = (&self.file.server.limits, &self.file.server.nodes);
         let at_once = server.max_connections.and_then(|n| usize::try_from(n).ok());
         let max_body = server.max_body.and_then(|bytes| usize::try_from(bytes).ok());
@@ -243,7 +283,39 @@ impl Config {
             file: absolute(&self.folder, &audit.heads),
             key,
             every: audit.every.map_or(heads::USUAL_INTERVAL, |span| span.0),
+            send_command: audit.send_command.clone(),
         })
+    }
+
+    /// How long the runs of agents are kept that say so themselves.
+    fn kept_of_agents(&self) -> Result<BTreeMap<AgentName, Millis>, BuildError> {
+        let said = self.file.agents.iter().filter_map(|(name, agent)| Some((name, agent.retention?)));
+        said.map(|(name, span)| Ok((AgentName::new(name)?, span.0))).collect()
+    }
+
+    /// How payloads are sealed, if they are.
+    #[must_use]
+    pub fn encryption(&self) -> Option<EncryptionSettings> {
+        let encryption = self.file.server.encryption.as_ref()?;
+        let path = |said: &str| absolute(&self.folder, said);
+        let keys = encryption.keys.iter().map(|key| {
+            let source = match (&key.file, &key.kms) {
+                (Some(file), _) => encryption::KeySource::File(path(file)),
+                (None, Some(kms)) => encryption::KeySource::Kms(Kms {
+                    url: kms.url.clone(),
+                    ciphertext: kms.ciphertext.clone(),
+                    headers: kms
+                        .headers
+                        .iter()
+                        .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+                        .collect(),
+                    certificate_authority: kms.certificate_authority.as_deref().map(path),
+                }),
+                (None, None) => encryption::KeySource::Command(key.command.clone()),
+            };
+            (key.id.clone(), source)
+        });
+        Some(EncryptionSettings { key_file: encryption.key_file.as_deref().map(path), keys: keys.collect() })
     }
 
     /// Where readable copies are kept, and of which agents.
@@ -321,7 +393,9 @@ impl Config {
             rules: Rules::Readable(self.policy.clone()),
             approvers: self.approvers(agent, plan, mcp)?,
             hours: hours(agent),
+            remind_before: agent.task.as_ref().and_then(|task| task.hitl.remind_before).map(|span| span.0),
             effect_keys: self.effect_keys(plan)?,
+            reconcile: self.reconcile(plan)?,
             quorum: self.quorum(plan, mcp)?,
             worker_pool: usize::try_from(plan.worker_pool).unwrap_or(usize::MAX),
             may_work: plan.may_work,
@@ -342,6 +416,7 @@ impl Config {
             logins: awaited.collect(),
             ..Agent::new(definition, models.of(agent, self)?)
         };
+        let built = reconcile::checked(built)?;
         let says_no = agent.task.as_ref().is_some_and(|task| task.hitl.hold_batch == Some(false));
         Ok(if says_no { Agent { batched: None, ..built } } else { built })
     }
@@ -480,9 +555,26 @@ fn access(server: &file::Server) -> Result<Access, BuildError> {
     };
     let public = server.public_url.as_deref().and_then(host_of);
     let hosts = server.hosts.iter().map(|host| host.to_ascii_lowercase()).chain(public).collect();
-    // What is no network was refused when the file was checked.
+    // An invalid network was refused when the file was checked.
     let trusted_proxies = server.trusted_proxies.iter().filter_map(|text| file::network(text)).collect();
-    Ok(Access { auth, hosts, trusted_proxies, ..Access::default() })
+    let usual = SessionLimits::default();
+    let sessions = SessionLimits {
+        idle: server.sessions.idle.map_or(usual.idle, |span| span.0),
+        lasts: server.sessions.lasts.map_or(usual.lasts, |span| span.0),
+    };
+    let rates = rates(&server.limits.rates);
+    Ok(Access { auth, hosts, trusted_proxies, sessions, rates, ..Access::default() })
+}
+
+/// How often somebody may ask.
+fn rates(said: &file::Rates) -> RateLimits {
+    RateLimits {
+        per_address: said.per_address,
+        per_principal: said.per_principal,
+        per_tenant: said.per_tenant,
+        decisions: said.decisions,
+        routes: said.routes.clone(),
+    }
 }
 
 /// The host of an address, in lower case, without its port.
@@ -572,6 +664,7 @@ fn issuer(jwt: &file::Jwt) -> Result<Issuer, BadIssuer> {
             roles_claim: claim(&jwt.roles_claim, "roles"),
             tenant_claim: jwt.tenant_claim.clone(),
         },
+        sign_in: jwt.sign_in.as_ref().map(people::sign_in),
     })
 }
 

@@ -2,8 +2,12 @@
 //!
 //! One function for each rule. Whatever is wrong in itself has been left out before this (`shape.rs`).
 
+mod channels;
+mod encryption;
 mod llms;
+mod people;
 mod policy;
+mod reconcile;
 mod references;
 mod rules;
 mod tools;
@@ -15,6 +19,8 @@ use super::path::Path;
 use super::problem::{Notice, Problem};
 use super::stores;
 use super::tree::Node;
+
+pub(in crate::config) use reconcile::overrides as reconcile_overrides;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -44,19 +50,25 @@ pub(super) fn check(file: &File, tree: &Node, folder: &FilePath) -> CheckResult 
     for (name, tool) in &file.tools {
         tools::tool(name, tool, tree, &mut found);
     }
+    for (name, gateway) in &file.gateways {
+        tools::gateway(name, gateway, tree, &mut found);
+    }
     for (name, agent) in &file.agents {
         rules::agent(name, agent, file, tree, &mut found);
         tools::sub_agents(name, agent, file, tree, &mut found);
     }
     rules::server(&file.server, tree, &mut found);
+    encryption::check(file, tree, folder, &mut found);
+    people::check(file, tree, &mut found);
+    channels::check(file, tree, &mut found);
     policy::check(file, tree, &mut found);
+    reconcile::check(file, tree, &mut found);
     let has_agents = !tree.keys(&Path::of(&["agents"])).is_empty();
-    if file.agents.is_empty() && !has_agents {
-        found.notice(
-            tree,
-            &Path::top(),
-            "the file has no agents, so a server with it has nothing to do".into(),
-        );
+    // Rules without an agent are for gates and hooks.
+    let has_rules = found.policy.as_ref().is_some_and(|policy| !policy.rules().is_empty());
+    if file.agents.is_empty() && !has_agents && file.gateways.is_empty() && !has_rules {
+        let what = "the file has no agents and no rules, so a server with it only asks people about calls of agents elsewhere";
+        found.notice(tree, &Path::top(), what.into());
     }
     found
 }

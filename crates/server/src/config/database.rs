@@ -13,7 +13,7 @@ use super::stores::absolute;
 use super::tree::Node;
 use crate::database::{Database, Postgres};
 
-/// What the section at this path names. What is missing has been told by [`check`].
+/// What the section at this path names. What is missing has been reported by [`check`].
 pub(super) fn named(path: &Path, sql: &Sql, folder: &FilePath) -> Database {
     match sql.driver {
         Driver::Sqlite => Database::Sqlite(absolute(folder, sql.database.as_deref().unwrap_or_default())),
@@ -64,7 +64,7 @@ fn sqlite(sql: &Sql, path: &Path, tree: &Node, found: &mut CheckResult) {
             found.problem(tree, &path.key(key), what, "remove it, or write `driver: postgres`");
         }
     }
-    // One that is there and wrong has been told.
+    // A malformed value has already been reported.
     if tree.find(&path.key("database")).is_none() {
         let what = format!("`{path}` has `driver: sqlite` and no `database`");
         found.problem(tree, path, what, "add the path of a file: `database: ./sessions.db`");
@@ -85,7 +85,7 @@ fn postgres(sql: &Sql, path: &Path, tree: &Node, found: &mut CheckResult) {
             }
         }
     }
-    // A variable that is not set has been told, or is not asked for.
+    // A variable that is not set has been reported, or is not asked for.
     let is_unknown =
         sql.url.as_ref().is_some_and(|url| url.expose().is_empty() || url.expose().contains("${"));
     if let Err(error) = PostgresOptions::at(address(sql)).place()

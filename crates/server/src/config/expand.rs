@@ -1,10 +1,12 @@
-//! `${NAME}` in values: `${NAME}`, `${NAME:-default}`, `${NAME:?message}`, also inside quotes.
+//! `${NAME}` in values: `${NAME}`, `${NAME:-default}`, `${NAME:?message}`, also inside quotes; and what is kept elsewhere,
+//! `${file:PATH}` and `${command:PROGRAM}` (`secret_source.rs`).
 //!
 //! Done after the YAML is read, so the value of a variable can never become a key or a list. Keys are not expanded, and
 //! what a variable says is not expanded again. `$${` stands for the text `${`.
 
 use super::path::Path;
 use super::problem::Problem;
+use super::secret_source::{Keeper, NoValue, SecretSources};
 use super::tree::{Form, Node, Scalar, Value};
 
 /// What to do with a variable that is not set and has no default.
@@ -12,8 +14,10 @@ use super::tree::{Form, Node, Scalar, Value};
 pub enum Unset {
     /// It is an error.
     Refuse,
-    /// The value is taken to be right: for checking a file where its secrets are not at hand.
+    /// The value is taken to be right: for checking a file where its secrets are not at hand. No program is asked for one.
     Allow,
+    /// The same, for whoever needs a few of the values: programs are asked for theirs.
+    Ask,
 }
 
 /// Where variables come from.
@@ -24,16 +28,24 @@ pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 enum Fault {
     Unset(String),
     Demanded { name: String, message: String },
+    Elsewhere(NoValue),
     Malformed,
 }
 
+/// Where values come from.
+#[derive(Clone, Copy)]
+pub(super) struct Sources<'a> {
+    pub(super) variables: Lookup<'a>,
+    pub(super) secrets: &'a SecretSources,
+}
+
 /// Fills in the variables of a whole file.
-pub(super) fn expand(node: &mut Node, lookup: Lookup<'_>, unset: Unset, path: &Path) -> Vec<Problem> {
+pub(super) fn expand(node: &mut Node, sources: Sources<'_>, unset: Unset, path: &Path) -> Vec<Problem> {
     let at = node.at;
     match &mut node.value {
         Value::Nothing => Vec::new(),
         Value::Scalar(scalar) => {
-            let faults = expand_scalar(scalar, lookup);
+            let faults = expand_scalar(scalar, sources);
             let is_error = |fault: &Fault| unset == Unset::Refuse || *fault == Fault::Malformed;
             if !faults.is_empty() {
                 // Nothing more is said about a value that is not known.
@@ -48,21 +60,21 @@ pub(super) fn expand(node: &mut Node, lookup: Lookup<'_>, unset: Unset, path: &P
         }
         Value::List(items) => {
             let items = items.iter_mut().enumerate();
-            items.flat_map(|(no, item)| expand(item, lookup, unset, &path.item(no))).collect()
+            items.flat_map(|(no, item)| expand(item, sources, unset, &path.item(no))).collect()
         }
         Value::Map(entries) => {
             let entries = entries.iter_mut();
-            entries.flat_map(|entry| expand(&mut entry.node, lookup, unset, &path.key(&entry.key))).collect()
+            entries.flat_map(|entry| expand(&mut entry.node, sources, unset, &path.key(&entry.key))).collect()
         }
     }
 }
 
-fn expand_scalar(scalar: &mut Scalar, lookup: Lookup<'_>) -> Vec<Fault> {
+fn expand_scalar(scalar: &mut Scalar, sources: Sources<'_>) -> Vec<Fault> {
     if !scalar.text.contains("${") {
         return Vec::new();
     }
     let mut faults = Vec::new();
-    let text = expand_text(&scalar.text, lookup, &mut faults);
+    let text = expand_text(&scalar.text, sources, &mut faults);
     if text != scalar.text {
         scalar.form = Form::Expanded;
     }
@@ -71,7 +83,7 @@ fn expand_scalar(scalar: &mut Scalar, lookup: Lookup<'_>) -> Vec<Fault> {
 }
 
 /// The text with its variables filled in.
-fn expand_text(text: &str, lookup: Lookup<'_>, faults: &mut Vec<Fault>) -> String {
+fn expand_text(text: &str, sources: Sources<'_>, faults: &mut Vec<Fault>) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some(start) = rest.find("${") {
         if let Some(before) = rest[..start].strip_suffix('$') {
@@ -86,7 +98,7 @@ fn expand_text(text: &str, lookup: Lookup<'_>, faults: &mut Vec<Fault>) -> Strin
             return out;
         };
         let inside = &rest[start + 2..start + 2 + length];
-        match value(inside, lookup, faults) {
+        match value(inside, sources, faults) {
             Ok(value) => out.push_str(&value),
             Err(fault) => faults.push(fault),
         }
@@ -114,19 +126,28 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-fn value(inside: &str, lookup: Lookup<'_>, faults: &mut Vec<Fault>) -> Result<String, Fault> {
+fn value(inside: &str, sources: Sources<'_>, faults: &mut Vec<Fault>) -> Result<String, Fault> {
+    if let Some((keeper, named)) = Keeper::of(inside) {
+        let before = faults.len();
+        let named = expand_text(named, sources, faults);
+        // What the name is made of has been told already.
+        if faults.len() > before {
+            return Ok(String::new());
+        }
+        return sources.secrets.value(keeper, &named).map_err(Fault::Elsewhere);
+    }
     let length = inside.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
     let (name, rest) = inside.split_at(length);
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(Fault::Malformed);
     }
-    let set = lookup(name);
+    let set = (sources.variables)(name);
     // As in a shell, the forms with a colon take an empty value for none.
     let filled = set.clone().filter(|value| !value.is_empty());
     if rest.is_empty() {
         set.ok_or_else(|| Fault::Unset(name.to_owned()))
     } else if let Some(default) = rest.strip_prefix(":-") {
-        Ok(filled.unwrap_or_else(|| expand_text(default, lookup, faults)))
+        Ok(filled.unwrap_or_else(|| expand_text(default, sources, faults)))
     } else if let Some(message) = rest.strip_prefix(":?") {
         filled.ok_or_else(|| Fault::Demanded { name: name.to_owned(), message: message.to_owned() })
     } else {
@@ -149,9 +170,10 @@ impl Fault {
                 format!("the variable {name} is not set: {message}"),
                 format!("set {name} in the environment or in a file `.env` beside this one"),
             ),
+            Fault::Elsewhere(NoValue { what, help }) => (what.clone(), help.clone()),
             Fault::Malformed => (
                 "a `${` is not the beginning of a variable".into(),
-                "write ${NAME}, ${NAME:-default} or ${NAME:?message}; `$${` stands for the text `${`".into(),
+                "write ${NAME}, ${NAME:-default}, ${NAME:?message}, ${file:PATH} or ${command:PROGRAM}; `$${` stands for the text `${`".into(),
             ),
         }
     }
@@ -159,6 +181,8 @@ impl Fault {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path as FilePath;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -170,8 +194,9 @@ mod tests {
             "SLY" => Some("${HOST}".to_owned()),
             _ => None,
         };
-        let mut faults = Vec::new();
-        let text = expand_text(text, &lookup, &mut faults);
+        let (mut faults, secrets) = (Vec::new(), SecretSources::new(FilePath::new("/"), Unset::Allow));
+        let sources = Sources { variables: &lookup, secrets: &secrets };
+        let text = expand_text(text, sources, &mut faults);
         if faults.is_empty() { Ok(text) } else { Err(faults) }
     }
 
@@ -208,6 +233,25 @@ mod tests {
         }
     }
 
+    /// The name of a place can have variables in it, such as the folder in which systemd puts credentials.
+    #[test]
+    fn a_place_is_named_with_variables() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("key"), "canary\n").unwrap();
+        let name = folder.path().display().to_string();
+        let lookup = |asked: &str| (asked == "CREDENTIALS_DIRECTORY").then(|| name.clone());
+        let secrets = SecretSources::new(FilePath::new("/"), Unset::Refuse);
+        let sources = Sources { variables: &lookup, secrets: &secrets };
+        let out = |text: &str| {
+            let mut faults = Vec::new();
+            (expand_text(text, sources, &mut faults), faults)
+        };
+        assert_eq!(out("Bearer ${file:${CREDENTIALS_DIRECTORY}/key}!"), ("Bearer canary!".into(), vec![]));
+        assert_eq!(out("${command:cat ${CREDENTIALS_DIRECTORY}/key}").0, "canary");
+        assert_eq!(out("${file:${NO}/key}").1, [Fault::Unset("NO".into())]);
+        assert!(matches!(out("${file:${CREDENTIALS_DIRECTORY}/no}").1[..], [Fault::Elsewhere(_)]));
+    }
+
     proptest! {
         /// No text makes it panic, and text without `${` comes out as it went in.
         #[test]
@@ -222,8 +266,9 @@ mod tests {
         #[test]
         fn any_value(value in ".{0,40}", before in "[a-z: ]{0,8}", after in "[a-z} ]{0,8}") {
             let lookup = |_: &str| Some(value.clone());
-            let mut faults = Vec::new();
-            let out = expand_text(&format!("{before}${{NAME}}{after}"), &lookup, &mut faults);
+            let (mut faults, secrets) = (Vec::new(), SecretSources::new(FilePath::new("/"), Unset::Allow));
+            let sources = Sources { variables: &lookup, secrets: &secrets };
+            let out = expand_text(&format!("{before}${{NAME}}{after}"), sources, &mut faults);
             prop_assert_eq!(out, format!("{before}{value}{after}"));
             prop_assert!(faults.is_empty());
         }

@@ -12,14 +12,16 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::name::ToolName;
 use standfast_engine::clock::duration;
 use standfast_engine::tool::login::LoginDesk;
+use standfast_engine::upstream::Gateway;
 use standfast_tools::child::relay::RelayOrder;
 use standfast_tools::mcp::login::{Desk, DeskOptions, OwnClient};
 use standfast_tools::mcp::offer::{Offer, Terms};
-use standfast_tools::mcp::server::{McpServer, Place, Trouble};
+use standfast_tools::mcp::passage::passage;
+use standfast_tools::mcp::server::{McpServer, Transport, Trouble};
 use standfast_tools::mcp::{McpLimits, McpTool};
 
 use super::build::tools::{ToolFactory, guard};
-use super::file::{CommonKeys, McpKeys, Sandbox, Secret, ToolKind};
+use super::file::{CommonKeys, McpConnection, McpKeys, Sandbox, Secret, ToolKind};
 use super::nearest::advice;
 use super::path::Path;
 use super::problem::{Problem, Problems};
@@ -137,7 +139,7 @@ impl Config {
             let help = "name another `working_directory`, or write `sandbox: off`".to_owned();
             vec![McpMistake { path: path.key("sandbox"), what: what.to_string(), help }]
         };
-        let place = self.place(name, tool.keys, workshop).map_err(no_place)?;
+        let place = self.place(name, &tool.keys.connection(), workshop).map_err(no_place)?;
         let server = Arc::new(McpServer::new(name, place));
         let told = match (server.look().await, server.desk()) {
             (Ok(()), _) => None,
@@ -222,14 +224,19 @@ impl Config {
         Ok(OfferedTool { name: ours, spec, tool: Arc::new(McpTool { server, tool, terms, asks, limits }) })
     }
 
-    fn place(&self, name: &str, tool: &McpKeys, workshop: &ToolFactory<'_>) -> Result<Place, BuildError> {
+    fn place(
+        &self,
+        name: &str,
+        tool: &McpConnection<'_>,
+        workshop: &ToolFactory<'_>,
+    ) -> Result<Transport, BuildError> {
         let exposed = |values: &BTreeMap<String, Secret>| {
             values.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
         };
-        let Some(program) = &tool.command else {
-            let (url, headers) = (tool.url.clone().unwrap_or_default(), exposed(&tool.headers));
+        let Some(program) = tool.command else {
+            let (url, headers) = (tool.url.unwrap_or_default().to_owned(), exposed(tool.headers));
             let desk = self.desk(name, tool, &headers, workshop);
-            return Ok(Place::Address { url, headers, desk });
+            return Ok(Transport::Address { url, headers, desk });
         };
         let (directory, plan) = match tool.sandbox {
             Some(Sandbox::On) => {
@@ -237,15 +244,15 @@ impl Config {
                 (directory, Some(plan))
             }
             Some(Sandbox::Off) | None => {
-                let said = tool.working_directory.as_deref();
+                let said = tool.working_directory;
                 (said.map_or(self.folder.clone(), |path| absolute(&self.folder, path)), None)
             }
         };
-        Ok(Place::Program(RelayOrder {
-            argv: std::iter::once(program).chain(&tool.args).cloned().collect(),
+        Ok(Transport::Program(RelayOrder {
+            argv: std::iter::once(program.to_owned()).chain(tool.args.iter().cloned()).collect(),
             path: std::env::var_os("PATH").unwrap_or_default(),
             directory,
-            env: exposed(&tool.env),
+            env: exposed(tool.env),
             process_limit: PROCESSES,
             plan,
         }))
@@ -253,11 +260,32 @@ impl Config {
 }
 
 impl Config {
+    /// The MCP servers that clients reach through this one. None of them is connected to before a client asks.
+    pub(super) fn gateways(
+        &self,
+        workshop: &ToolFactory<'_>,
+    ) -> Result<BTreeMap<String, Arc<Gateway>>, BuildError> {
+        let mut gateways = BTreeMap::new();
+        for (name, keys) in &self.file.gateways {
+            let place = self.place(name, &keys.connection(), workshop)?;
+            let desk = match &place {
+                Transport::Address { desk, .. } => desk.clone().map(|desk| -> Arc<dyn LoginDesk> { desk }),
+                Transport::Program(_) => None,
+            };
+            let upstream =
+                passage(name, place).map_err(|why| BuildError::Gateway { name: name.clone(), why })?;
+            let (wait, gives_sessions) = (keys.wait.map(|span| span.0), keys.give_sessions.unwrap_or(false));
+            let gateway = Gateway { name: name.clone(), upstream, desk, wait, gives_sessions };
+            gateways.insert(name.clone(), Arc::new(gateway));
+        }
+        Ok(gateways)
+    }
+
     /// Where people log in at a server that is not told by its headers who is there.
     fn desk(
         &self,
         name: &str,
-        tool: &McpKeys,
+        tool: &McpConnection<'_>,
         headers: &BTreeMap<String, String>,
         workshop: &ToolFactory<'_>,
     ) -> Option<Arc<Desk>> {
@@ -265,11 +293,11 @@ impl Config {
             return None;
         }
         let (logins, clock) = workshop.logins()?;
-        let url = tool.url.clone().unwrap_or_default();
-        let mut guard = guard(tool.allowed_hosts.as_deref(), UnnamedHosts::Public);
+        let url = tool.url.unwrap_or_default().to_owned();
+        let mut guard = guard(tool.allowed_hosts, UnnamedHosts::Public);
         // The server itself is called anyway, wherever it is.
         guard.allowed_hosts.extend(own_host(&url));
-        let oauth = tool.oauth.as_ref();
+        let oauth = tool.oauth;
         let client = oauth.and_then(|oauth| {
             let secret = oauth.client_secret.as_ref().map(|secret| secret.expose().to_owned());
             Some(OwnClient { id: oauth.client_id.clone()?, secret })
@@ -337,7 +365,7 @@ fn unknown_names(
 }
 
 /// `files__read_file`: the entry and the tool, in letters that every provider of models takes.
-fn our_name(entry: &str, theirs: &str) -> Result<ToolName, String> {
+pub(super) fn our_name(entry: &str, theirs: &str) -> Result<ToolName, String> {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     let name: String = format!("{entry}{BETWEEN}{theirs}").chars().map(plain).collect();
     if name.len() > NAME_BYTES {

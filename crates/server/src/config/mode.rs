@@ -5,7 +5,7 @@
 
 use super::file::Mode;
 
-/// S0-57: what an async agent without a store is told.
+/// S0-57: the error for an async agent without a store.
 pub(super) const ASYNC_NEEDS_STORE: &str = "async HITL requires session_store to be configured";
 
 /// The effective mode.

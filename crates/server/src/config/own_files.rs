@@ -13,6 +13,7 @@ use super::problem::Problem;
 use super::stores::absolute;
 use super::tree::Node;
 use crate::database::Database;
+use crate::encryption;
 use crate::heads::KeySource;
 use standfast_tools::sandbox;
 
@@ -29,7 +30,7 @@ enum Reach {
 
 impl Config {
     /// Files that belong to the server, as far as the configuration names them: itself, its `.env`, the database, the
-    /// signed heads and their key, the certificate and its key. Also those that do not exist yet: a tool must not be able to create them.
+    /// signed heads and their key, the certificate and its key, the keys of payloads, and files that values of it are in. Also those that do not exist yet: a tool must not be able to create them.
     pub(super) fn own_files(&self) -> Vec<PathBuf> {
         let own = [PathBuf::from(&self.source.name), self.folder.join(".env")];
         let files = self.database.iter().filter_map(Database::file);
@@ -42,7 +43,16 @@ impl Config {
             key.into_iter().chain([heads.file])
         });
         let tls = self.tls_files().into_iter().flat_map(|(certificate, key)| [certificate, key]);
-        own.into_iter().chain(store).chain(heads).chain(tls).collect()
+        let sealing = self.encryption().into_iter().flat_map(|encryption| {
+            let keys = encryption.keys.into_iter().filter_map(|(_, source)| match source {
+                encryption::KeySource::File(path) => Some(path),
+                encryption::KeySource::Command(_) | encryption::KeySource::Kms(_) => None,
+            });
+            let runs = encryption.key_file.iter().flat_map(|file| with_its_files(file)).collect::<Vec<_>>();
+            keys.chain(runs)
+        });
+        let secrets = self.secret_files.iter().cloned();
+        own.into_iter().chain(store).chain(heads).chain(tls).chain(sealing).chain(secrets).collect()
     }
 
     /// The working directory of a tool: what the file says, else a directory for tools alone.
@@ -153,5 +163,8 @@ fn with_its_files(database: &FilePath) -> Vec<PathBuf> {
         name.push(end);
         PathBuf::from(name)
     };
-    ["", "-wal", "-shm", "-journal", ".lock"].into_iter().map(beside).collect()
+    ["", "-wal", "-shm", "-journal", ".lock", ".keys", ".keys-wal", ".keys-shm"]
+        .into_iter()
+        .map(beside)
+        .collect()
 }

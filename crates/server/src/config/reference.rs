@@ -19,7 +19,9 @@ pub fn markdown() -> String {
 
 fn sections() -> String {
     let mut out = String::new();
-    for name in ["llms", "tools", "agents", "session_stores", "server", "policy"] {
+    for name in
+        ["llms", "tools", "agents", "session_stores", "people", "channels", "gateways", "server", "policy"]
+    {
         let section = &schema::json()["properties"][name];
         let _ = writeln!(out, "## `{name}`\n\n{}\n", said(section));
         let _ = writeln!(out, "| key | takes | default | meaning |\n| --- | --- | --- | --- |");
@@ -28,6 +30,8 @@ fn sections() -> String {
             tools(resolve(&entry["additionalProperties"]), &mut out);
         } else if entry["additionalProperties"].is_object() {
             rows(&entry["additionalProperties"], &format!("{name}.&lt;name&gt;"), &mut out);
+        } else if entry["items"].is_object() {
+            rows(&entry["items"], name, &mut out);
         } else {
             rows(entry, name, &mut out);
         }

@@ -37,8 +37,10 @@ impl Config {
             key("server.limits.max_connections", &server.limits.max_connections),
             key("server.limits.max_body", &server.limits.max_body),
             key("server.audit", &server.audit),
+            key("server.encryption", &server.encryption),
             key("server.log", &server.log),
             key("server.tls", &server.tls),
+            key("server.traces", &server.traces),
             key("session_stores.<name>.mirror", &mirrors),
         ]
     }

@@ -144,7 +144,7 @@ impl Shaper {
         for key in required.iter().filter_map(Json::as_str) {
             is_whole &= fits.contains_key(key);
             let is_given = |entry: &Entry| entry.key == key && !matches!(entry.node.value, Value::Nothing);
-            // A key with nearly this name is a mistake that has been told.
+            // A key with nearly this name is a mistake that has been reported.
             let is_meant = |entry: &Entry| {
                 let is_unknown = properties(schema).is_some_and(|known| !known.contains_key(&entry.key));
                 is_unknown && nearest(&entry.key, [key]).is_some()

@@ -93,7 +93,7 @@ pub(super) fn check(file: &File, tree: &Node, folder: &FilePath, found: &mut Che
 fn backend(store: &SessionStore, path: &Path, tree: &Node, found: &mut CheckResult) {
     let is_missing = |key: &str| tree.find(&path.key(key)).is_none();
     match store.backend {
-        // A section that is there and wrong has been told.
+        // A malformed section has already been reported.
         Backend::File if is_missing("file") => {
             let what = format!("`{path}` has `backend: file` and no `file`");
             found.problem(tree, path, what, "add below it: `file: {directory: ./sessions}`");
@@ -119,7 +119,7 @@ fn backend(store: &SessionStore, path: &Path, tree: &Node, found: &mut CheckResu
 /// A Redis is named by a URL that this server understands.
 fn redis(files: &Files, path: &Path, tree: &Node, found: &mut CheckResult) {
     let Some(url) = &files.redis else { return };
-    // A variable that is not set has been told, or is not asked for.
+    // A variable that is not set has been reported, or is not asked for.
     let is_unknown = url.expose().is_empty() || url.expose().contains("${");
     if let (false, Err(why)) = (is_unknown, RedisAddress::parse(url.expose())) {
         let help = "write `redis://[user:password@]host[:port][/number]`";

@@ -84,7 +84,7 @@ fn a_changed_file_is_noticed() {
         (text.replace("\"at\":5", "\"at\":6"), "its signature is not right"),
         (format!("{}\n{}\n", lines[0], lines[2]), "it does not follow the head before it"),
         (format!("{}\n{}\n", lines[1], lines[0]), "line 1"),
-        ("{}\n".to_owned(), "it is no signed head"),
+        ("{}\n".to_owned(), "it is not a signed head"),
     ] {
         std::fs::write(&path, changed).unwrap();
         let no = read(&path, &[]).unwrap_err().to_string();
@@ -110,7 +110,7 @@ fn what_lost_something_is_not_signed() {
     assert!(no.contains("is gone, which was signed before"), "{no}");
 }
 
-/// A server that ended while it wrote: what is broken off is no head, and the next one follows the last whole one.
+/// A server that ended while it wrote: what is broken off is not a head, and the next one follows the last whole one.
 #[test]
 fn a_head_that_was_broken_off_is_left_out() {
     let world = World::new();

@@ -1,6 +1,6 @@
 //! The agent under test: its definition from the file, its model and its tools scripted.
 //!
-//! Made anew for each start of the server, as a real one reads its configuration again.
+//! Made again for each start of the server, as a real one reads its configuration again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -87,12 +87,13 @@ impl Cast {
             ..Agent::new(self.definition.clone(), self.model.clone())
         };
         let agents = BTreeMap::from([(self.name.clone(), Arc::new(agent))]);
-        Settings {
-            agents,
-            fixed: FixedSettings { lease: LEASE, poll: NEVER, ..FixedSettings::default() },
-            ..Settings::usual()
-        }
+        Settings { agents, ..Settings::usual() }
     }
+}
+
+/// What the process of a scenario's server has only once.
+pub(super) fn fixed() -> FixedSettings {
+    FixedSettings { lease: LEASE, poll: NEVER, ..FixedSettings::default() }
 }
 
 /// An agent that is known by its name.

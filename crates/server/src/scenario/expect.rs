@@ -37,12 +37,12 @@ pub(super) async fn check(
         let mut open = Vec::new();
         for hold in &run.state.holds {
             let id = HoldId { run: begun.run, key: hold.key };
-            open.push(world.engine()?.hold(&who, id).await.map_err(failed)?);
+            open.push(world.engine()?.reads().hold(&who, id).await.map_err(failed)?);
         }
         holds(&mut problems, wanted, &open);
     }
     if expected.result.is_some() || expected.reason.is_some() {
-        let view = world.engine()?.run(&who, begun.run).await.map_err(failed)?;
+        let view = world.engine()?.reads().run(&who, begun.run).await.map_err(failed)?;
         if let Some(wanted) = &expected.result {
             let was = view.result.as_ref().map_or("(none)".to_owned(), shown);
             if !view.result.as_ref().is_some_and(|body| is_body(wanted, body)) {
@@ -60,7 +60,7 @@ pub(super) async fn check(
         starts(&mut problems, wanted, &world.oracle.starts(begun.run));
     }
     if expected.events.is_some() || expected.told.is_some() {
-        let events = world.engine()?.events(begun.run, Seq(0)).await.map_err(failed)?;
+        let events = world.engine()?.reads().events(begun.run, Seq(0)).await.map_err(failed)?;
         if let Some(wanted) = &expected.events {
             seen(&mut problems, wanted, &events);
         }
@@ -174,7 +174,7 @@ fn seen(problems: &mut Vec<String>, wanted: &[String], events: &[Envelope]) {
     }
 }
 
-/// The last call of the tool came to a result that says this.
+/// The last call of the tool has a result that says this.
 fn told(problems: &mut Vec<String>, wanted: &ToldText, events: &[Envelope]) {
     let mut said = None;
     for entry in transcript(events) {

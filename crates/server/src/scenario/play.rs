@@ -1,6 +1,6 @@
 //! Playing the steps of a scenario, one after the other; the first that is not as expected ends it.
 //!
-//! People and clients reach the engine as they do over the native API, and are told no in its words.
+//! People and clients reach the engine as they do over the native API, and are refused in its words.
 
 use standfast_core::body::Body;
 use standfast_core::command::{Choice, Decide, OnHold, Say};
@@ -57,7 +57,7 @@ impl World {
                 let owner = who.map_or_else(|| UserId::new(SOMEBODY).map_err(bad_name), Ok)?;
                 let message = Message::text(text);
                 let new = NewRun { agent: self.agent().clone(), session, message, once: None };
-                let started = self.engine()?.start(&self.principal(&owner), new).await;
+                let started = self.engine()?.submit().start(&self.principal(&owner), new).await;
                 started.map(|id| self.runs.push(StartedRun { label: run, run: id, owner }))
             }
             Verb::Say { text, supersedes } => {
@@ -65,12 +65,12 @@ impl World {
                 let on_hold = if supersedes { OnHold::Supersede } else { OnHold::Refuse };
                 let say = Say { message: Message::text(text), on_hold };
                 let who = self.principal(&who.unwrap_or_else(|| begun.owner.clone()));
-                self.engine()?.say(&who, begun.run, say, None).await.map(drop)
+                self.engine()?.submit().say(&who, begun.run, say, None).await.map(drop)
             }
             Verb::Cancel { reason } => {
                 let begun = self.begun(run.as_deref())?;
                 let who = self.principal(&who.unwrap_or_else(|| begun.owner.clone()));
-                self.engine()?.cancel(&who, begun.run, reason, None).await.map(drop)
+                self.engine()?.submit().cancel(&who, begun.run, reason, None).await.map(drop)
             }
             Verb::Decide { how, hold } => {
                 let begun = self.begun(run.as_deref())?;
@@ -95,7 +95,7 @@ impl World {
                     once: None,
                 };
                 let who = self.principal(&who.unwrap_or_else(|| begun.owner.clone()));
-                self.engine()?.decide(&who, decision).await.map(drop)
+                self.engine()?.submit().decide(&who, decision).await.map(drop)
             }
         };
         let problems = as_expected(done, refused);
@@ -131,7 +131,7 @@ impl World {
     }
 
     async fn events(&self, begun: &StartedRun) -> Result<Vec<Envelope>, ScenarioError> {
-        let events = self.engine()?.events(begun.run, Seq(0)).await;
+        let events = self.engine()?.reads().events(begun.run, Seq(0)).await;
         events.map_err(|error| ScenarioError::here(error.to_string()))
     }
 

@@ -16,7 +16,7 @@ use standfast_core::time::Timestamp;
 use standfast_store::{
     Answer, AuditEntry, AuditStore, Batch, Claim, ClaimedRun, Counts, Credential, DeadLetter, DeadQuery,
     DecidedQuery, DeliveryStore, DueNotice, EndedQuery, Heartbeat, HoldQuery, IdempotencyStore, InboxCounts,
-    KeyNote, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, RunStore, SealedChange, SecretStore,
+    KeyNote, KeyQuery, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, RunStore, SealedChange, SecretStore,
     SessionChange, SessionKey, SessionQuery, SessionRow, SessionStore, SettleNotice, ShardSet, Store,
     StoredRun, Subscription, SubscriptionCount, SubscriptionQuery, WorkStore,
 };
@@ -233,6 +233,10 @@ impl<S: Store> IdempotencyStore for CountedStore<S> {
         self.count(self.store.find_key(tenant, key))
     }
 
+    fn keys_under(&self, query: KeyQuery) -> Answer<Vec<(String, KeyRecord)>> {
+        self.count(self.store.keys_under(query))
+    }
+
     fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
         self.count(self.store.note_keys(notes))
     }
@@ -257,6 +261,10 @@ impl<S: Store> SecretStore for CountedStore<S> {
 
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
         self.count(self.store.revoke_credential(tenant, prefix, at))
+    }
+
+    fn expire_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        self.count(self.store.expire_credential(tenant, prefix, at))
     }
 
     fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {

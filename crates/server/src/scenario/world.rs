@@ -11,7 +11,7 @@ use standfast_core::name::{AgentName, UserId};
 use standfast_core::run::Run;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{Principal, Scope};
-use standfast_engine::clock::{Clock, Standing};
+use standfast_engine::clock::{Clock, ManualClock};
 use standfast_engine::{Engine, EngineError};
 use standfast_store::StoredRun;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
@@ -36,7 +36,7 @@ pub(super) struct World {
     admins: Vec<UserId>,
     pub(super) oracle: Arc<Oracle>,
     clock: Clock,
-    time: Arc<Standing>,
+    time: Arc<ManualClock>,
     /// None only while the server is down.
     engine: Option<Engine>,
     unanswered: Arc<UnansweredCalls>,
@@ -54,7 +54,7 @@ pub(super) struct StartedRun {
 
 impl World {
     pub(super) fn begin(cast: Cast, admins: Vec<UserId>) -> Result<World, ScenarioError> {
-        let time = Arc::new(Standing::at(BEGIN));
+        let time = Arc::new(ManualClock::at(BEGIN));
         let clock = Clock::Virtual(time.clone());
         let directory = tempfile::tempdir().map_err(|error| ScenarioError::here(error.to_string()))?;
         let oracle = Arc::new(Oracle::default());
@@ -91,7 +91,7 @@ impl World {
 
     async fn stored(&self, run: RunId) -> Result<StoredRun, ScenarioError> {
         let unreadable = |error: EngineError| ScenarioError::here(format!("{run} cannot be read: {error}"));
-        self.engine()?.load(run).await.map_err(unreadable)
+        self.engine()?.reads().load(run).await.map_err(unreadable)
     }
 
     /// Waits until nothing is left to do at this instant. A server that a tool made crash is started again.
@@ -177,7 +177,8 @@ fn serve(
     let store = SqliteStore::open(&options).map_err(|error| ScenarioError::here(error.to_string()))?;
     let unanswered = Arc::new(UnansweredCalls::default());
     let counted = CountedStore { store, unanswered: unanswered.clone() };
-    let engine = Engine::new(Arc::new(counted), clock.clone(), cast.settings(oracle, clock));
+    let engine =
+        Engine::new(Arc::new(counted), clock.clone(), super::agent::fixed(), cast.settings(oracle, clock));
     engine.work();
     Ok((engine, unanswered))
 }

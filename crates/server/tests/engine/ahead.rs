@@ -1,7 +1,7 @@
 //! What is appended ahead, and what a drive leaves for whoever waits: never more than is stored, never less than they asked for.
 //!
 //! A model in this process may reply while the start of its run, or what its tools reported, is still on its way; whoever made
-//! a run go on is handed what it came to instead of reading it back. Both are raced here against stores that lose answers and
+//! a run go on is handed its outcome instead of reading it back. Both are raced here against stores that lose answers and
 //! against people, other nodes and leases that are lost.
 
 use std::sync::Arc;
@@ -105,7 +105,7 @@ async fn check_log(engine: &Engine, store: &Arc<dyn Store>, run: RunId, what: &s
         assert_eq!(link.verify(previous, next), Ok(()), "{what}");
         (previous, next) = (link.hash, link.next());
     }
-    let events = engine.events(run, Seq(0)).await.unwrap();
+    let events = engine.reads().events(run, Seq(0)).await.unwrap();
     let count = |kind: &str| events.iter().filter(|envelope| envelope.event.kind() == kind).count();
     let counted: Vec<usize> =
         ["run.started", "model.replied", "hold.opened", "call.started", "call.finished", "run.ended"]
@@ -135,10 +135,15 @@ async fn a_reply_may_come_at_any_moment_of_settling() {
                 Arc::new(Slow(Arc::new(Flaky::scripted(below.clone(), script.iter().copied()))));
             let lines = vec![Line::calls(&[("delete_file", ARGUMENTS)]), Line::says("Done.")];
             let model = Arc::new(Hesitant { script: Script { lines }, looks });
-            let engine = Engine::new(store, Clock::system(), changed(&site, |agent| agent.model = model));
+            let engine = Engine::new(
+                store,
+                Clock::system(),
+                crate::fixed(),
+                changed(&site, |agent| agent.model = model),
+            );
             engine.work();
             let what = format!("mishaps {number}, the reply at look {looks}");
-            let run = match engine.start(&who("alice"), new_run()).await {
+            let run = match engine.submit().start(&who("alice"), new_run()).await {
                 Ok(run) => run,
                 // Nobody knows whether it was written: it is looked for.
                 Err(EngineError::Store(StoreError::Unknown { .. })) => {
@@ -152,7 +157,7 @@ async fn a_reply_may_come_at_any_moment_of_settling() {
             until(&engine, run, HELD).await;
             let hold = hold_of(&engine, run, HoldKind::Approval).await;
             for _ in 0..5 {
-                match engine.decide(&who("alice"), decision(hold, Choice::Approve)).await {
+                match engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await {
                     Ok(_) => break,
                     Err(EngineError::Store(_)) => {}
                     Err(error) if error.refusal().is_some() => break,
@@ -210,7 +215,7 @@ const SOON: Millis = Millis::seconds(30);
 
 /// What is shown of a run is what is stored of it up to some event.
 async fn is_a_moment_of(engine: &Engine, snapshot: &Snapshot) {
-    let events = engine.events(snapshot.id(), Seq(0)).await.unwrap();
+    let events = engine.reads().events(snapshot.id(), Seq(0)).await.unwrap();
     let upto = snapshot.run().state.seq.0 as usize;
     assert_eq!(snapshot.log().await.unwrap(), &events[..upto]);
     let folded = standfast_core::apply::fold(snapshot.id(), &events[..upto]).unwrap();
@@ -218,7 +223,7 @@ async fn is_a_moment_of(engine: &Engine, snapshot: &Snapshot) {
     assert_eq!(snapshot.appends().await.unwrap().concat(), events[..upto]);
 }
 
-/// Whoever starts or decides and waits reads nothing back: what the run came to, its log and its decided hold are handed over.
+/// Whoever starts or decides and waits reads nothing back: the outcome of the run, its log and its decided hold are handed over.
 #[tokio::test]
 async fn whoever_waits_for_their_own_run_reads_nothing_back() {
     let site = Site::new();
@@ -256,13 +261,13 @@ async fn what_a_drive_left_is_discarded_when_somebody_else_was_there() {
         let StartedRun { id, rest } = engine.submit().start_run(&alice, new_run()).await.unwrap();
         until(&engine, id, HELD).await;
         if others == 0 {
-            engine.cancel(&alice, id, None, None).await.unwrap();
+            engine.submit().cancel(&alice, id, None, None).await.unwrap();
             let snapshot = reads.settled(&alice, id, rest, SOON).await.unwrap();
             assert!(matches!(status(snapshot.run()), Status::Ended(_)), "{:?}", status(snapshot.run()));
             is_a_moment_of(&engine, &snapshot).await;
         } else {
             let say = Say { message: Message::text("not that one"), on_hold: OnHold::Supersede };
-            engine.say(&alice, id, say, None).await.unwrap();
+            engine.submit().say(&alice, id, say, None).await.unwrap();
             let snapshot = reads.settled(&alice, id, rest, SOON).await.unwrap();
             let log = snapshot.log().await.unwrap();
             assert!(log.iter().any(|envelope| matches!(envelope.event, Event::HoldResolved(_))), "{log:?}");
@@ -278,7 +283,7 @@ async fn what_a_drive_leaves_is_raced_by_others() {
     let site = Site::new();
     let store = site.store();
     let engine = site.server_on(store.clone(), Clock::system());
-    let other = Engine::new(store.clone(), Clock::system(), site.settings());
+    let other = Engine::new(store.clone(), Clock::system(), crate::fixed(), site.settings());
     let alice = who("alice");
     for round in 0..60u64 {
         let StartedRun { id, rest } = engine.submit().start_run(&alice, new_run()).await.unwrap();
@@ -291,15 +296,15 @@ async fn what_a_drive_leaves_is_raced_by_others() {
                 tokio::time::sleep(Duration::from_micros(round * 37 % 1_500)).await;
                 let say = || Say { message: Message::text("and then?"), on_hold: OnHold::Supersede };
                 match round % 4 {
-                    0 => drop(engine.cancel(&alice, id, None, None).await),
-                    1 => drop(engine.say(&alice, id, say(), None).await),
-                    2 => drop(other.cancel(&alice, id, None, None).await),
+                    0 => drop(engine.submit().cancel(&alice, id, None, None).await),
+                    1 => drop(engine.submit().say(&alice, id, say(), None).await),
+                    2 => drop(other.submit().cancel(&alice, id, None, None).await),
                     _ => {
                         // Another node takes the run from under the drive.
                         let thief = standfast_core::id::Incarnation([9; 16]);
                         let until = other.clock().now().plus(Millis(1));
                         drop(store.renew(vec![id], thief, until).await);
-                        drop(other.say(&alice, id, say(), None).await);
+                        drop(other.submit().say(&alice, id, say(), None).await);
                     }
                 }
             }

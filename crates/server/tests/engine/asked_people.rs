@@ -35,7 +35,7 @@ fn settings(site: &Site) -> Settings {
 }
 
 async fn held(site: &Site, settings: Settings) -> (Engine, HoldId) {
-    let engine = Engine::new(site.store(), Clock::system(), settings);
+    let engine = Engine::new(site.store(), Clock::system(), crate::fixed(), settings);
     engine.work();
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
@@ -44,7 +44,7 @@ async fn held(site: &Site, settings: Settings) -> (Engine, HoldId) {
 }
 
 async fn approves(engine: &Engine, who: &Principal, hold: HoldId) -> Result<Answer, EngineError> {
-    engine.decide(who, decision(hold, Choice::Approve)).await
+    engine.submit().decide(who, decision(hold, Choice::Approve)).await
 }
 
 async fn adjusts(engine: &Engine, by: &str, hold: HoldId, what: Adjustment) -> Result<Answer, EngineError> {
@@ -52,7 +52,7 @@ async fn adjusts(engine: &Engine, by: &str, hold: HoldId, what: Adjustment) -> R
 }
 
 async fn kinds(engine: &Engine, run: RunId) -> Vec<&'static str> {
-    engine.events(run, Seq(0)).await.unwrap().iter().map(|envelope| envelope.event.kind()).collect()
+    engine.reads().events(run, Seq(0)).await.unwrap().iter().map(|envelope| envelope.event.kind()).collect()
 }
 
 fn soon() -> Timestamp {
@@ -66,7 +66,7 @@ async fn two_of_three_agree() {
     let (engine, hold) = held(&site, settings(&site)).await;
     assert_eq!(approves(&engine, &who("ann"), hold).await, Ok(Answer::Voted { votes: 1, needed: 2 }));
     assert_eq!(approves(&engine, &who("ann"), hold).await, Ok(Answer::Repeated));
-    let view = engine.hold(&who("bob"), hold).await.unwrap();
+    let view = engine.reads().hold(&who("bob"), hold).await.unwrap();
     let open = view.open.unwrap();
     assert_eq!((open.votes.len(), open.votes_missing(), view.may_decide), (1, 1, true));
     assert!(site.effects().is_empty());
@@ -84,13 +84,13 @@ async fn an_edit_begins_the_vote_anew() {
     let arguments = standfast_core::json::RawJson::parse(r#"{"path": "/var/cache/new"}"#).unwrap();
     let edit = Adjustment::Edit { arguments, digest: None, revision: Some(0) };
     assert_eq!(adjusts(&engine, "bob", hold, edit).await, Ok(Answer::Edited));
-    let open = engine.hold(&who("cy"), hold).await.unwrap().open.unwrap();
+    let open = engine.reads().hold(&who("cy"), hold).await.unwrap().open.unwrap();
     assert_eq!((open.votes.len(), open.votes_missing(), open.revision), (0, 2, 1));
     let stale = approves(&engine, &who("cy"), hold).await.unwrap_err();
     assert!(matches!(stale.refusal(), Some(Refusal::MustRepeatDigest { .. })), "{stale}");
     for name in ["cy", "ann"] {
         let again = standfast_engine::Decision { revision: Some(1), ..decision(hold, Choice::Approve) };
-        engine.decide(&who(name), again).await.unwrap();
+        engine.submit().decide(&who(name), again).await.unwrap();
     }
     until(&engine, hold.run, COMPLETED).await;
     assert!(site.effects()[0].ends_with(r#"{"path": "/var/cache/new"}"#));
@@ -106,14 +106,14 @@ async fn somebody_stands_in() {
     let delegate = Adjustment::Delegate { to: UserId::new("dora").unwrap(), until: soon() };
     assert_eq!(adjusts(&engine, "dora", hold, delegate.clone()).await, Err(EngineError::NotFound));
     assert_eq!(adjusts(&engine, "ann", hold, delegate).await, Ok(Answer::Done));
-    assert!(engine.hold(&dora, hold).await.unwrap().may_decide);
+    assert!(engine.reads().hold(&dora, hold).await.unwrap().may_decide);
     assert_eq!(approves(&engine, &dora, hold).await, Ok(Answer::Voted { votes: 1, needed: 2 }));
     assert_eq!(approves(&engine, &who("ann"), hold).await, Ok(Answer::Repeated), "one place, one vote");
     let assign = Adjustment::Assign { to: Some(UserId::new("bob").unwrap()), until: None };
     assert_eq!(adjusts(&engine, "cy", hold, assign).await, Ok(Answer::Done));
     assert_eq!(approves(&engine, &who("bob"), hold).await, Ok(Answer::Done));
     until(&engine, hold.run, COMPLETED).await;
-    assert!(engine.hold(&dora, hold).await.is_ok(), "what one has decided on can still be seen");
+    assert!(engine.reads().hold(&dora, hold).await.is_ok(), "what one has decided on can still be seen");
 }
 
 /// S0-52: nobody decides for a while: people are reminded, others are asked as well and may decide. Each step is written once.
@@ -152,14 +152,14 @@ async fn what_is_late_is_shown_as_late() {
     let (engine, hold) = held(&site, site.settings()).await;
     let alice = who("alice");
     let expired = async {
-        while engine.hold(&alice, hold).await.unwrap().row.expired_at.is_none() {
+        while engine.reads().hold(&alice, hold).await.unwrap().row.expired_at.is_none() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
     tokio::time::timeout(std::time::Duration::from_secs(30), expired).await.unwrap();
     let reopen = Adjustment::Reopen { expires_at: Some(soon()) };
     assert_eq!(adjusts(&engine, "alice", hold, reopen.clone()).await, Ok(Answer::Done));
-    let open = engine.hold(&alice, hold).await.unwrap();
+    let open = engine.reads().hold(&alice, hold).await.unwrap();
     assert_eq!((open.row.expired_at, open.late), (None, false));
     let again = adjusts(&engine, "alice", hold, reopen).await.unwrap_err();
     assert!(matches!(again.refusal(), Some(Refusal::NotExpired(_))), "{again}");
@@ -168,13 +168,13 @@ async fn what_is_late_is_shown_as_late() {
     until(&engine, second, HELD).await;
     let second = hold_of(&engine, second, HoldKind::Approval).await;
     let expired = async {
-        while engine.hold(&alice, second).await.unwrap().row.expired_at.is_none() {
+        while engine.reads().hold(&alice, second).await.unwrap().row.expired_at.is_none() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
     tokio::time::timeout(std::time::Duration::from_secs(30), expired).await.unwrap();
     assert_eq!(approves(&engine, &alice, second).await, Ok(Answer::Done));
-    assert!(engine.hold(&alice, second).await.unwrap().late);
+    assert!(engine.reads().hold(&alice, second).await.unwrap().late);
 }
 
 /// Above the cap a hold is listed and can be decided, and nobody is notified of it.
@@ -194,7 +194,7 @@ async fn too_many_are_muted_and_none_is_dropped() {
         let second = hold_of(&engine, second, HoldKind::Approval).await;
         let muted = |hold| {
             let engine = &engine;
-            async move { engine.hold(&who("alice"), hold).await.unwrap().row.muted }
+            async move { engine.reads().hold(&who("alice"), hold).await.unwrap().row.muted }
         };
         assert_eq!((muted(first).await, muted(second).await), (false, true), "{caps:?}");
         assert_eq!(approves(&engine, &who("alice"), second).await, Ok(Answer::Done));

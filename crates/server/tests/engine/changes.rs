@@ -40,7 +40,7 @@ async fn waiting(site: &Site) -> (Engine, RunId) {
 
 async fn approve(engine: &Engine, user: &str, run: RunId) -> Result<Answer, EngineError> {
     let hold = hold_of(engine, run, HoldKind::Approval).await;
-    engine.decide(&who(user), decision(hold, Choice::Approve)).await
+    engine.submit().decide(&who(user), decision(hold, Choice::Approve)).await
 }
 
 /// The site's settings with the tool `delete_file` told of in another way.
@@ -69,9 +69,11 @@ async fn f30_a_changed_tool_does_not_change_what_was_shown() {
         {
             let site = Site::new();
             let (engine, run) = waiting(&site).await;
-            let shown = engine.hold(&who("alice"), hold_of(&engine, run, HoldKind::Approval).await).await;
+            let shown =
+                engine.reads().hold(&who("alice"), hold_of(&engine, run, HoldKind::Approval).await).await;
             engine.reload(told_otherwise(&site, description, schema));
-            let still = engine.hold(&who("alice"), hold_of(&engine, run, HoldKind::Approval).await).await;
+            let still =
+                engine.reads().hold(&who("alice"), hold_of(&engine, run, HoldKind::Approval).await).await;
             let (shown, still) = (shown.unwrap(), still.unwrap());
             assert_eq!((still.description, still.prompt), (shown.description, shown.prompt));
             assert_eq!(approve(&engine, "alice", run).await, Ok(Answer::Done));
@@ -79,7 +81,8 @@ async fn f30_a_changed_tool_does_not_change_what_was_shown() {
             assert_eq!(site.effects().len(), 1);
             let next = start(&engine).await;
             until(&engine, next, HELD).await;
-            let hold = engine.hold(&who("alice"), hold_of(&engine, next, HoldKind::Approval).await).await;
+            let hold =
+                engine.reads().hold(&who("alice"), hold_of(&engine, next, HoldKind::Approval).await).await;
             assert_eq!(hold.unwrap().description.as_deref(), Some(description), "new runs have the new one");
             engine.die().await;
         }
@@ -100,9 +103,10 @@ async fn f30_a_stricter_rule_holds_the_next_call() {
         engine.reload(site.settings());
         let hold = hold_of(&engine, run, HoldKind::Input).await;
         let yes = Choice::Answer { value: Body::text("yes") };
-        assert_eq!(engine.decide(&who("alice"), decision(hold, yes)).await, Ok(Answer::Done));
+        assert_eq!(engine.submit().decide(&who("alice"), decision(hold, yes)).await, Ok(Answer::Done));
         let asked = async {
             while !engine
+                .reads()
                 .load(run)
                 .await
                 .unwrap()
@@ -130,7 +134,7 @@ async fn f30_a_looser_rule_answers_no_question() {
         let (engine, run) = waiting(&site).await;
         engine.reload(changed(&site, |agent| agent.needs_approval.clear()));
         tokio::time::sleep(std::time::Duration::from_millis(150)).await;
-        assert_eq!(status(&engine.load(run).await.unwrap().row.run), HELD);
+        assert_eq!(status(&engine.reads().load(run).await.unwrap().row.run), HELD);
         assert_eq!(site.effects(), Vec::<String>::new());
         assert_eq!(approve(&engine, "alice", run).await, Ok(Answer::Done));
         until(&engine, run, COMPLETED).await;
@@ -147,7 +151,7 @@ async fn f30_approvers_come_and_go() {
         let (engine, run) = waiting(&site).await;
         assert_eq!(approve(&engine, "bob", run).await, Err(EngineError::NotFound));
         engine.reload(changed(&site, |agent| named(agent, "bob")));
-        assert_eq!(engine.see(&who("bob"), run).await.map(|run| run.facts.id), Ok(run));
+        assert_eq!(engine.reads().see(&who("bob"), run).await.map(|run| run.facts.id), Ok(run));
         engine.reload(changed(&site, |agent| named(agent, "carol")));
         assert_eq!(approve(&engine, "bob", run).await, Err(EngineError::NotFound));
         assert_eq!(site.effects(), Vec::<String>::new());
@@ -165,11 +169,11 @@ async fn f30_an_open_hold_keeps_its_deadline() {
         let mut site = Site::new();
         site.holds = HoldPolicy { timeout: Some(Millis::hours(1)), ..HoldPolicy::default() };
         let (engine, run) = waiting(&site).await;
-        let before = engine.load(run).await.unwrap().row.run.state.holds.clone();
+        let before = engine.reads().load(run).await.unwrap().row.run.state.holds.clone();
         site.holds = HoldPolicy { timeout: Some(Millis(1)), ..HoldPolicy::default() };
         engine.reload(site.settings());
         tokio::time::sleep(std::time::Duration::from_millis(150)).await;
-        assert_eq!(engine.load(run).await.unwrap().row.run.state.holds, before);
+        assert_eq!(engine.reads().load(run).await.unwrap().row.run.state.holds, before);
         assert_eq!(approve(&engine, "alice", run).await, Ok(Answer::Done));
         until(&engine, run, COMPLETED).await;
         engine.die().await;
@@ -187,7 +191,7 @@ async fn f30_a_lower_limit_counts_at_once() {
         engine.reload(Settings { limits, ..site.settings() });
         assert_eq!(approve(&engine, "alice", run).await, Ok(Answer::Done));
         until(&engine, run, Status::Ended(Outcome::Failed)).await;
-        let reason = engine.run(&who("alice"), run).await.unwrap().reason.unwrap();
+        let reason = engine.reads().run(&who("alice"), run).await.unwrap().reason.unwrap();
         assert_eq!(reason, "the run reached its limit of 2 model replies");
         assert_eq!(site.effects().len(), 1, "what was approved before ran");
         engine.die().await;

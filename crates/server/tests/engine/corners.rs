@@ -46,7 +46,7 @@ pub(crate) fn changed(site: &Site, change: impl FnOnce(&mut standfast_engine::se
 }
 
 fn working(store: Arc<dyn Store>, clock: Clock, settings: Settings) -> Engine {
-    let engine = Engine::new(store, clock, settings);
+    let engine = Engine::new(store, clock, crate::fixed(), settings);
     engine.work();
     engine
 }
@@ -62,7 +62,7 @@ async fn a_driver_that_loses_every_race_goes_on_later() {
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
     for _ in 0..10 {
-        match engine.decide(&who("alice"), decision(hold, Choice::Approve)).await {
+        match engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await {
             Ok(_) => break,
             Err(EngineError::Store(StoreError::Conflict { .. })) => {}
             Err(other) => panic!("{other}"),
@@ -119,7 +119,10 @@ async fn results_are_kept_when_a_definition_cannot_be_read() {
         agent.definition = Arc::new(definition);
     }));
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    assert_eq!(engine.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Decided::Done));
+    assert_eq!(
+        engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await,
+        Ok(Decided::Done)
+    );
     store.failures.store(3, Ordering::SeqCst);
     let ran = async {
         while site.effects().is_empty() {
@@ -131,7 +134,7 @@ async fn results_are_kept_when_a_definition_cannot_be_read() {
     gate.notify_one();
     until(&engine, run, COMPLETED).await;
     assert_eq!(site.effects().len(), 1);
-    let events = engine.events(run, Seq(0)).await.unwrap();
+    let events = engine.reads().events(run, Seq(0)).await.unwrap();
     assert!(events.iter().all(|envelope| !matches!(envelope.event, Event::CallOrphaned(_))));
 }
 
@@ -187,10 +190,10 @@ async fn a_call_that_never_ran_is_given_back_on_cancel() {
     site.asks = Line::calls(&[("delete_file", r#"{"path": "/a"}"#), ("delete_file", r#"{"path": "/b"}"#)]);
     let settings = || changed(&site, |agent| agent.needs_approval.clear());
     let inner = sqlite(&site);
-    let other = Engine::new(inner.clone(), Clock::system(), settings());
+    let other = Engine::new(inner.clone(), Clock::system(), crate::fixed(), settings());
     let canceled: Arc<Mutex<Option<standfast_core::id::RunId>>> = Arc::default();
     let store = Arc::new(Interrupted { inner, before: CallNo(2), hook: Mutex::new(None) });
-    let engine = Engine::new(store.clone(), Clock::system(), settings());
+    let engine = Engine::new(store.clone(), Clock::system(), crate::fixed(), settings());
     // Known only once the run is there: it is written down and worked on later.
     engine.drain(Millis(1)).await;
     let run = start(&engine).await;
@@ -200,7 +203,7 @@ async fn a_call_that_never_ran_is_given_back_on_cancel() {
         move || {
             Box::pin(async move {
                 let run = canceled.lock().unwrap().take().unwrap();
-                assert_eq!(other.cancel(&who("alice"), run, None, None).await, Ok(Decided::Done));
+                assert_eq!(other.submit().cancel(&who("alice"), run, None, None).await, Ok(Decided::Done));
             })
         }
     });
@@ -209,7 +212,7 @@ async fn a_call_that_never_ran_is_given_back_on_cancel() {
     until(&engine, run, Status::Ended(Ended::Canceled)).await;
     let returned = async {
         loop {
-            let events = engine.events(run, Seq(0)).await.unwrap();
+            let events = engine.reads().events(run, Seq(0)).await.unwrap();
             if events.iter().any(|envelope| matches!(envelope.event, Event::CallReturned(_))) {
                 return events;
             }
@@ -218,7 +221,7 @@ async fn a_call_that_never_ran_is_given_back_on_cancel() {
     };
     let events = tokio::time::timeout(Duration::from_secs(30), returned).await.unwrap();
     assert!(events.iter().all(|envelope| !matches!(envelope.event, Event::CallOrphaned(_))));
-    let row = engine.load(run).await.unwrap().row.run;
+    let row = engine.reads().load(run).await.unwrap().row.run;
     assert_eq!(row.call(CallNo(1)).unwrap().state, CallState::Done(CallOutcome::NotExecuted));
     assert_eq!(site.effects(), Vec::<String>::new());
 }
@@ -254,8 +257,8 @@ async fn a_result_is_not_held_back_behind_the_model() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
-    let mut follower = engine.follow(run, Seq(0));
+    engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
+    let mut follower = engine.reads().follow(run, Seq(0));
     let told = async {
         loop {
             let events = follower.next().await.unwrap();
@@ -265,7 +268,7 @@ async fn a_result_is_not_held_back_behind_the_model() {
         }
     };
     tokio::time::timeout(Duration::from_secs(30), told).await.unwrap();
-    let row = engine.load(run).await.unwrap().row.run;
+    let row = engine.reads().load(run).await.unwrap().row.run;
     assert_eq!((row.state.turn, row.outcome()), (1, None), "the model has not replied");
     gate.notify_one();
     until(&engine, run, COMPLETED).await;
@@ -283,17 +286,17 @@ async fn a_lost_answer_at_the_start_of_a_call_costs_no_second_start() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    let answer = engine.decide(&who("alice"), decision(hold, Choice::Approve)).await;
+    let answer = engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await;
     let is_honest = matches!(answer, Ok(Decided::Done) | Err(EngineError::Store(StoreError::Unknown { .. })));
     assert!(is_honest, "{answer:?}");
     until(&engine, run, COMPLETED).await;
     assert_eq!(site.effects().len(), 1);
-    let events = engine.events(run, Seq(0)).await.unwrap();
+    let events = engine.reads().events(run, Seq(0)).await.unwrap();
     let starts = events.iter().filter(|envelope| matches!(envelope.event, Event::CallStarted(_))).count();
     assert_eq!(starts, 1);
 }
 
-/// A question for which a run has no room is no question: the model is told, and the rest of the turn goes on.
+/// A question for which a run has no room is no question: the model gets the reason, and the rest of the turn goes on.
 #[tokio::test]
 async fn a_question_over_the_cap_is_told_to_the_model() {
     let mut site = Site::new();
@@ -306,11 +309,11 @@ async fn a_question_over_the_cap_is_told_to_the_model() {
     let engine = working(sqlite(&site), Clock::system(), settings);
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
-    let row = engine.load(run).await.unwrap().row.run;
+    let row = engine.reads().load(run).await.unwrap().row.run;
     assert_eq!(row.state.holds.len(), 1);
     let refused: Vec<_> = row.state.calls.iter().map(|call| call.state).collect();
     assert!(refused.contains(&CallState::Done(CallOutcome::Failed)), "{refused:?}");
-    let events = engine.events(run, Seq(0)).await.unwrap();
+    let events = engine.reads().events(run, Seq(0)).await.unwrap();
     let told = events.iter().find_map(|envelope| match &envelope.event {
         Event::CallFinished(finished) => Some(finished.result.clone()),
         _ => None,
@@ -319,7 +322,7 @@ async fn a_question_over_the_cap_is_told_to_the_model() {
     assert!(why.inline().unwrap().starts_with("not executed: "), "{why:?}");
     let hold = hold_of(&engine, run, HoldKind::Input).await;
     let answer = Choice::Answer { value: Body::text("this one") };
-    assert_eq!(engine.decide(&who("alice"), decision(hold, answer)).await, Ok(Decided::Done));
+    assert_eq!(engine.submit().decide(&who("alice"), decision(hold, answer)).await, Ok(Decided::Done));
     until(&engine, run, COMPLETED).await;
 }
 
@@ -359,7 +362,7 @@ async fn a_start_that_gets_its_turn_too_late_is_given_back() {
     let run = start(&engine).await;
     until(&engine, run, COMPLETED).await;
     assert_eq!(*starts.lock().unwrap(), ["1/1", "2/2"]);
-    let events = engine.events(run, Seq(0)).await.unwrap();
+    let events = engine.reads().events(run, Seq(0)).await.unwrap();
     let returned: Vec<_> = events
         .iter()
         .filter_map(|envelope| match &envelope.event {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use standfast_core::command::Choice;
 use standfast_core::decide::Answer;
 use standfast_core::event::Event;
@@ -14,7 +15,9 @@ use standfast_engine::settings::{Agent, Settings};
 use standfast_policy::effect_key::KeyTemplate;
 use standfast_store::Store;
 
-use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};
+use crate::corners::changed;
+use crate::rules::judged_by;
+use crate::{COMPLETED, HELD, Site, approved_together, decision, hold_of, start, until, until_effects, who};
 
 /// Settings in which deleting the same path is the same effect; with `needs_approval` or without.
 fn settings(site: &Site, needs_approval: bool) -> Settings {
@@ -33,17 +36,17 @@ fn settings(site: &Site, needs_approval: bool) -> Settings {
 }
 
 fn server_on(site: &Site, store: Arc<dyn Store>, needs_approval: bool) -> Engine {
-    let engine = Engine::new(store, Clock::system(), settings(site, needs_approval));
+    let engine = Engine::new(store, Clock::system(), crate::fixed(), settings(site, needs_approval));
     engine.work();
     engine
 }
 
 async fn reason(engine: &Engine, hold: HoldId) -> String {
-    engine.hold(&who("alice"), hold).await.unwrap().ask.reason.unwrap()
+    engine.reads().hold(&who("alice"), hold).await.unwrap().ask.reason.unwrap()
 }
 
 async fn claims(engine: &Engine, run: RunId) -> Vec<u32> {
-    let events = engine.events(run, Seq(0)).await.unwrap();
+    let events = engine.reads().events(run, Seq(0)).await.unwrap();
     let started = events.iter().filter_map(|envelope| match &envelope.event {
         Event::CallStarted(started) => Some(started.effects.iter().map(|claim| claim.no)),
         _ => None,
@@ -67,9 +70,38 @@ async fn a_second_call_for_an_effect_needs_a_person() {
     let shown = reason(&engine, hold).await;
     assert!(shown.starts_with("delete:%2Fvar%2Fcache%2Fold was started before"), "{shown}");
     assert!(shown.contains(&first.to_string()) && shown.contains("it was executed"), "{shown}");
-    assert_eq!(engine.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Answer::Done));
+    assert_eq!(
+        engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await,
+        Ok(Answer::Done)
+    );
     until(&engine, second, COMPLETED).await;
     assert_eq!((site.effects().len(), claims(&engine, second).await), (2, vec![2]));
+}
+
+/// A rule that holds for a reason of its own does not hide what was started before: whoever is asked sees both.
+#[tokio::test]
+async fn what_was_started_before_stands_beside_the_reason_of_a_rule() {
+    let site = Site::new();
+    let section = json!({"rules": [
+        {"id": "gone", "hold": "delete_file", "because": "it is gone then", "effect_key": "delete:{path}"},
+    ]});
+    let settings = changed(&site, |agent| judged_by(agent, &section));
+    let engine = Engine::new(site.store(), Clock::system(), crate::fixed(), settings);
+    engine.work();
+    let first = start(&engine).await;
+    until(&engine, first, HELD).await;
+    let hold = hold_of(&engine, first, HoldKind::Approval).await;
+    assert_eq!(reason(&engine, hold).await, "it is gone then");
+    engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
+    until(&engine, first, COMPLETED).await;
+    let second = start(&engine).await;
+    until(&engine, second, HELD).await;
+    let hold = hold_of(&engine, second, HoldKind::Approval).await;
+    let shown = engine.reads().hold(&who("alice"), hold).await.unwrap().ask;
+    assert_eq!(shown.stakes.because, ["it is gone then"]);
+    let reason = shown.reason.unwrap();
+    assert!(reason.contains(&first.to_string()) && reason.contains("it was executed"), "{reason}");
+    engine.die().await;
 }
 
 /// Two runs are approved at once: one of them starts, the other one is asked about again.
@@ -78,28 +110,7 @@ async fn of_two_approvals_at_once_one_starts() {
     let site = Site::new();
     let engine = server_on(&site, site.store(), true);
     let runs = [start(&engine).await, start(&engine).await];
-    let mut holds = Vec::new();
-    for run in runs {
-        until(&engine, run, HELD).await;
-        holds.push(hold_of(&engine, run, HoldKind::Approval).await);
-    }
-    let alice = who("alice");
-    let approve = |hold| engine.decide(&alice, decision(hold, Choice::Approve));
-    let (one, other) = tokio::join!(approve(holds[0]), approve(holds[1]));
-    assert_eq!((one, other), (Ok(Answer::Done), Ok(Answer::Done)));
-    let asks_again = async {
-        loop {
-            for run in runs {
-                let row = engine.load(run).await.unwrap().row;
-                if row.run.state.holds.iter().any(|hold| !holds.iter().any(|old| old.key == hold.key)) {
-                    return run;
-                }
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    let held = tokio::time::timeout(std::time::Duration::from_secs(30), asks_again).await.unwrap();
-    let other = if held == runs[0] { runs[1] } else { runs[0] };
+    let (held, other) = approved_together(&engine, runs).await;
     until(&engine, other, COMPLETED).await;
     assert_eq!(site.effects().len(), 1);
     let hold = hold_of(&engine, held, HoldKind::Approval).await;
@@ -114,9 +125,7 @@ async fn an_unknown_outcome_keeps_the_name_until_it_is_settled() {
     let store = site.store();
     let engine = server_on(&site, store, false);
     let first = start(&engine).await;
-    while site.effects().is_empty() {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    until_effects(&site, 1).await;
     engine.die().await;
     drop(engine);
     site.hangs = false;
@@ -129,7 +138,7 @@ async fn an_unknown_outcome_keeps_the_name_until_it_is_settled() {
 
     let recovery = hold_of(&engine, first, HoldKind::Recovery).await;
     let deny = Choice::Deny { reason: None };
-    engine.decide(&who("alice"), decision(recovery, deny)).await.unwrap();
+    engine.submit().decide(&who("alice"), decision(recovery, deny)).await.unwrap();
     until(&engine, first, COMPLETED).await;
     let third = start(&engine).await;
     until(&engine, third, COMPLETED).await;

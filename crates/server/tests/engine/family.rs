@@ -70,7 +70,7 @@ fn server(site: &Site) -> Engine {
 
 fn server_with(site: &Site, settings: Settings) -> Engine {
     let store = SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap();
-    let engine = Engine::new(Arc::new(store), Clock::system(), settings);
+    let engine = Engine::new(Arc::new(store), Clock::system(), crate::fixed(), settings);
     engine.work();
     engine
 }
@@ -78,14 +78,14 @@ fn server_with(site: &Site, settings: Settings) -> Engine {
 async fn start(engine: &Engine) -> RunId {
     let message = Message::text("See to the disks");
     let new = NewRun { agent: lead(), session: None, message, once: None };
-    engine.start(&who("alice"), new).await.unwrap()
+    engine.submit().start(&who("alice"), new).await.unwrap()
 }
 
 /// The hold of the sub-run that the run waits for, as soon as there is one.
 async fn hold_below(engine: &Engine, run: RunId) -> HoldId {
     until(engine, run, Status::Held(WaitKind::External)).await;
     loop {
-        let view = engine.run(&who("alice"), run).await.unwrap();
+        let view = engine.reads().run(&who("alice"), run).await.unwrap();
         match view.holds_below.as_slice() {
             [(hold, HoldKind::Approval)] => return *hold,
             _ => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
@@ -105,13 +105,16 @@ async fn a_sub_run_is_decided_after_a_restart_and_answers_the_run_above() {
     drop(first);
 
     let second = server(&site);
-    let view = second.hold(&who("alice"), hold).await.unwrap();
+    let view = second.reads().hold(&who("alice"), hold).await.unwrap();
     assert_eq!(view.path, [(run, lead())]);
-    assert_eq!(second.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Answer::Done));
+    assert_eq!(
+        second.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await,
+        Ok(Answer::Done)
+    );
     until(&second, run, COMPLETED).await;
     until(&second, hold.run, COMPLETED).await;
     assert_eq!(site.effects().len(), 1);
-    let results: Vec<String> = transcript(&second.events(run, Seq(0)).await.unwrap())
+    let results: Vec<String> = transcript(&second.reads().events(run, Seq(0)).await.unwrap())
         .into_iter()
         .filter_map(|entry| match entry {
             Entry::Tool(call) => call.content.inline().map(str::to_owned),
@@ -128,7 +131,7 @@ async fn canceling_a_run_cancels_what_works_for_it() {
     let first = server(&site);
     let run = start(&first).await;
     let hold = hold_below(&first, run).await;
-    assert_eq!(first.cancel(&who("alice"), run, None, None).await, Ok(Answer::Done));
+    assert_eq!(first.submit().cancel(&who("alice"), run, None, None).await, Ok(Answer::Done));
     first.die().await;
     drop(first);
     let second = server(&site);
@@ -144,9 +147,9 @@ async fn a_canceled_sub_run_is_a_failure_for_the_run_above() {
     let run = start(&engine).await;
     let hold = hold_below(&engine, run).await;
     until(&engine, hold.run, HELD).await;
-    engine.cancel(&who("alice"), hold.run, Some("not today".into()), None).await.unwrap();
+    engine.submit().cancel(&who("alice"), hold.run, Some("not today".into()), None).await.unwrap();
     until(&engine, run, COMPLETED).await;
-    let told = format!("{:?}", transcript(&engine.events(run, Seq(0)).await.unwrap()));
+    let told = format!("{:?}", transcript(&engine.reads().events(run, Seq(0)).await.unwrap()));
     assert!(told.contains("agent ops was canceled: not today"), "{told}");
 }
 
@@ -159,7 +162,10 @@ async fn what_worked_for_a_run_is_kept_until_that_is_over() {
     let engine = server_with(&site, settings);
     let run = start(&engine).await;
     let first = hold_below(&engine, run).await;
-    assert_eq!(engine.decide(&who("alice"), decision(first, Choice::Approve)).await, Ok(Answer::Done));
+    assert_eq!(
+        engine.submit().decide(&who("alice"), decision(first, Choice::Approve)).await,
+        Ok(Answer::Done)
+    );
     until(&engine, first.run, COMPLETED).await;
     let second = loop {
         let hold = hold_below(&engine, run).await;
@@ -167,11 +173,14 @@ async fn what_worked_for_a_run_is_kept_until_that_is_over() {
             break hold;
         }
     };
-    let is_erased = async |run: RunId| engine.load(run).await.unwrap().row.run.state.erased;
+    let is_erased = async |run: RunId| engine.reads().load(run).await.unwrap().row.run.state.erased;
     // Old runs are looked for every second.
     tokio::time::sleep(std::time::Duration::from_secs(4)).await;
     assert!(!is_erased(first.run).await, "the run that asked for it still goes on");
-    assert_eq!(engine.decide(&who("alice"), decision(second, Choice::Approve)).await, Ok(Answer::Done));
+    assert_eq!(
+        engine.submit().decide(&who("alice"), decision(second, Choice::Approve)).await,
+        Ok(Answer::Done)
+    );
     for run in [run, first.run, second.run] {
         until(&engine, run, COMPLETED).await;
         for _ in 0..600 {

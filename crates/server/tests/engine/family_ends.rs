@@ -100,7 +100,7 @@ fn three_deep(site: &Site) -> Settings {
 }
 
 fn node(site: &Site, store: &Arc<Joint>) -> Engine {
-    let engine = Engine::new(store.clone(), Clock::system(), three_deep(site));
+    let engine = Engine::new(store.clone(), Clock::system(), crate::fixed(), three_deep(site));
     engine.work();
     engine
 }
@@ -108,12 +108,12 @@ fn node(site: &Site, store: &Arc<Joint>) -> Engine {
 /// The first run, the one between, and what the last one asks.
 async fn asked(engine: &Engine) -> (RunId, RunId, HoldId) {
     let new = NewRun { agent: chief(), session: None, message: Message::text("please"), once: None };
-    let top = engine.start(&who("alice"), new).await.unwrap();
+    let top = engine.submit().start(&who("alice"), new).await.unwrap();
     until(engine, top, Status::Held(WaitKind::External)).await;
     for _ in 0..3_000 {
-        let view = engine.run(&who("alice"), top).await.unwrap();
+        let view = engine.reads().run(&who("alice"), top).await.unwrap();
         if let [(hold, HoldKind::Approval)] = view.holds_below.as_slice() {
-            let path = engine.hold(&who("alice"), *hold).await.unwrap().path;
+            let path = engine.reads().hold(&who("alice"), *hold).await.unwrap().path;
             return (top, path.last().unwrap().0, *hold);
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -138,7 +138,7 @@ async fn reject(
 }
 
 async fn replies(engine: &Engine, run: RunId) -> usize {
-    let events = engine.events(run, Seq(0)).await.unwrap();
+    let events = engine.reads().events(run, Seq(0)).await.unwrap();
     events.iter().filter(|envelope| matches!(envelope.event, Event::ModelReplied(_))).count()
 }
 
@@ -159,7 +159,7 @@ async fn a_no_to_a_sub_run_is_one_append() {
             Mishap::Before | Mishap::Lost => {
                 assert!(decided.is_err(), "{mishap:?}");
                 for run in [top, between, hold.run] {
-                    assert_eq!(engine.load(run).await.unwrap().row.run.outcome(), None, "{mishap:?}");
+                    assert_eq!(engine.reads().load(run).await.unwrap().row.run.outcome(), None, "{mishap:?}");
                 }
                 assert_eq!(reject(&engine, top, hold).await, Ok(Decided::Done));
             }

@@ -65,14 +65,17 @@ fn says(gone: Gone) -> &'static str {
 
 async fn approve(engine: &Engine, run: RunId) {
     let hold = hold_of(engine, run, HoldKind::Approval).await;
-    assert_eq!(engine.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Answer::Done));
+    assert_eq!(
+        engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await,
+        Ok(Answer::Done)
+    );
 }
 
 /// The question that the run asks, once it asks one other than `before`.
 async fn question(engine: &Engine, run: RunId, before: Option<HoldId>) -> HoldId {
     let asked = async {
         loop {
-            let holds = engine.load(run).await.unwrap().row.run.state.holds.clone();
+            let holds = engine.reads().load(run).await.unwrap().row.run.state.holds.clone();
             let found = holds.iter().find(|hold| hold.kind == HoldKind::Input && hold.call() == CallNo::RUN);
             match found.map(|hold| HoldId { run, key: hold.key }) {
                 Some(hold) if Some(hold) != before => return hold,
@@ -84,7 +87,7 @@ async fn question(engine: &Engine, run: RunId, before: Option<HoldId>) -> HoldId
 }
 
 async fn answer(engine: &Engine, who: &Principal, hold: HoldId, text: &str) -> Result<Answer, EngineError> {
-    engine.decide(who, decision(hold, Choice::Answer { value: Body::text(text) })).await
+    engine.submit().decide(who, decision(hold, Choice::Answer { value: Body::text(text) })).await
 }
 
 /// F30, S0-47: whichever thing is gone, before or after the decision, the run asks about it, asks again while it is still
@@ -100,7 +103,7 @@ async fn f30_a_run_asks_for_what_is_gone_and_goes_on_when_it_is_back() {
         approve(&engine, run).await;
         let first = question(&engine, run, None).await;
         until(&engine, run, HELD).await;
-        let view = engine.hold(&who("alice"), first).await.unwrap();
+        let view = engine.reads().hold(&who("alice"), first).await.unwrap();
         assert_eq!(view.ask.reason.as_deref(), Some(says(gone)), "{gone:?}");
         assert_eq!(view.ask.options, ["go on"]);
         assert!(view.may_decide);
@@ -134,16 +137,16 @@ async fn a_run_whose_agent_is_gone_is_ended_by_a_no_or_canceled() {
     first.die().await;
     drop(first);
     let store = SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap();
-    let second = Engine::new(Arc::new(store), Clock::system(), without(&site, Gone::Agent));
+    let second = Engine::new(Arc::new(store), Clock::system(), crate::fixed(), without(&site, Gone::Agent));
     second.work();
     approve(&second, denied).await;
     let hold = question(&second, denied, None).await;
     let no = Choice::Deny { reason: Some("we moved to another agent".into()) };
-    assert_eq!(second.decide(&who("alice"), decision(hold, no)).await, Ok(Answer::Done));
+    assert_eq!(second.submit().decide(&who("alice"), decision(hold, no)).await, Ok(Answer::Done));
     until(&second, denied, Status::Ended(Outcome::Failed)).await;
-    let view = second.run(&who("alice"), denied).await.unwrap();
+    let view = second.reads().run(&who("alice"), denied).await.unwrap();
     assert_eq!(view.reason.as_deref(), Some("we moved to another agent"));
-    assert_eq!(second.cancel(&who("alice"), canceled, None, None).await, Ok(Answer::Done));
+    assert_eq!(second.submit().cancel(&who("alice"), canceled, None, None).await, Ok(Answer::Done));
     until(&second, canceled, Status::Ended(Outcome::Canceled)).await;
     assert_eq!(site.effects(), Vec::<String>::new());
 }
@@ -157,20 +160,20 @@ async fn a_due_run_of_an_agent_that_is_gone_asks_once() {
     let queued = start(&first).await;
     drop(first);
     let store = SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap();
-    let second = Engine::new(Arc::new(store), Clock::system(), without(&site, Gone::Agent));
+    let second = Engine::new(Arc::new(store), Clock::system(), crate::fixed(), without(&site, Gone::Agent));
     second.work();
     until(&second, queued, HELD).await;
     let hold = question(&second, queued, None).await;
     let is_left = async {
-        while second.load(queued).await.unwrap().lease.is_some() {
+        while second.reads().load(queued).await.unwrap().lease.is_some() {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     };
     tokio::time::timeout(std::time::Duration::from_secs(30), is_left).await.unwrap();
-    let row = second.load(queued).await.unwrap().row;
+    let row = second.reads().load(queued).await.unwrap().row;
     assert_eq!(row.due_at, None, "nobody claims it");
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-    assert_eq!(second.load(queued).await.unwrap().row, row, "and nothing is written");
+    assert_eq!(second.reads().load(queued).await.unwrap().row, row, "and nothing is written");
     second.reload(site.settings());
     assert_eq!(answer(&second, &who("alice"), hold, "go on").await, Ok(Answer::Done));
     until(&second, queued, HELD).await;
@@ -192,7 +195,7 @@ async fn a_sibling_runs_while_a_tool_is_gone() {
     engine.reload(without(&site, Gone::Tool));
     approve(&engine, run).await;
     let hold = question(&engine, run, None).await;
-    let holds = engine.load(run).await.unwrap().row.run.state.holds.clone();
+    let holds = engine.reads().load(run).await.unwrap().row.run.state.holds.clone();
     assert_eq!(holds.len(), 2, "the model's own question and that of the run");
     engine.reload(site.settings());
     assert_eq!(answer(&engine, &who("alice"), hold, "go on").await, Ok(Answer::Done));

@@ -1,4 +1,4 @@
-//! Standing approvals in the engine: saved as shown, used no more often than they say on any node, over when they are revoked,
+//! Standing approvals in the engine: saved as shown, used no more often than they say on any node, ended when they are revoked,
 //! expired, or made for another schema or rule.
 //!
 //! What one covers is tested in `crates/policy`; the whole way with the program in `crates/e2e/tests/program/grants.rs`.
@@ -25,7 +25,10 @@ use standfast_engine::{
     ArgumentPath, Engine, Freedom, GrantError, GrantProposal, GrantRefusal, GrantRequest, GrantState,
 };
 use standfast_models::scripted::Line;
-use standfast_store::Store;
+use standfast_store::{
+    Answer, AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, SealedChange, SecretLayer,
+    SessionLayer, Store, StoreError, WorkLayer,
+};
 
 use crate::corners::changed;
 use crate::rules::judged_by;
@@ -46,7 +49,7 @@ fn settings(site: &Site, section: &Value, change: impl Fn(&mut Agent)) -> Settin
 }
 
 fn server_on(site: &Site, store: Arc<dyn Store>, clock: Clock) -> Engine {
-    let engine = Engine::new(store, clock, settings(site, &section(), |_| {}));
+    let engine = Engine::new(store, clock, crate::fixed(), settings(site, &section(), |_| {}));
     engine.work();
     engine
 }
@@ -73,7 +76,7 @@ async fn granted(engine: &Engine, hold: HoldId, request: &GrantRequest) -> Grant
 }
 
 async fn uses(engine: &Engine, run: RunId) -> Vec<GrantUse> {
-    let events = engine.events(run, Seq(0)).await.unwrap();
+    let events = engine.reads().events(run, Seq(0)).await.unwrap();
     let used = events.iter().filter_map(|envelope| match &envelope.event {
         Event::CallStarted(started) => started.grant_use.clone(),
         _ => None,
@@ -110,7 +113,7 @@ async fn a_grant_answers_as_many_calls_as_it_says() {
         until(&engine, run, COMPLETED).await;
         let used = uses(&engine, run).await;
         assert_eq!(used.iter().map(|one| one.no).collect::<Vec<_>>(), [no]);
-        let events = engine.events(run, Seq(0)).await.unwrap();
+        let events = engine.reads().events(run, Seq(0)).await.unwrap();
         let receipt = receipt_of_call(CallNo(1), &events).unwrap();
         assert_eq!((receipt.hold, receipt.decision), (None, None));
         assert_eq!(receipt.asked.unwrap().judged.unwrap().grant.as_ref(), Some(&used[0].grant));
@@ -237,7 +240,8 @@ async fn some_holds_take_no_grant() {
         (json!({"rules": destructive, "grants": {"destructive": "allow"}}), None),
     ] {
         let site = Site::new();
-        let engine = Engine::new(site.store(), Clock::system(), settings(&site, &section, |_| {}));
+        let engine =
+            Engine::new(site.store(), Clock::system(), crate::fixed(), settings(&site, &section, |_| {}));
         engine.work();
         let hold = held(&engine).await;
         let tried = engine.grants().propose(&who("alice"), hold, &asking(1)).await;
@@ -261,7 +265,7 @@ async fn the_count_holds_when_two_nodes_race_for_it() {
     let settled = async {
         for run in &started {
             loop {
-                let now = status(&nodes[0].load(*run).await.unwrap().row.run);
+                let now = status(&nodes[0].reads().load(*run).await.unwrap().row.run);
                 if now == HELD || now == COMPLETED {
                     break;
                 }
@@ -300,4 +304,54 @@ async fn calls_of_one_reply_share_what_is_left() {
     };
     tokio::time::timeout(Duration::from_secs(30), ran).await.unwrap();
     assert_eq!(uses(&engine, run).await.len(), 1);
+}
+
+/// A store in which no sealed document can be written: as if the server died right after each decision.
+struct WithoutDocuments(Arc<dyn Store>);
+
+impl Layer for WithoutDocuments {
+    fn below(&self) -> &dyn Store {
+        &*self.0
+    }
+}
+
+impl SecretLayer for WithoutDocuments {
+    fn change_sealed(&self, _change: SealedChange) -> Answer<bool> {
+        Box::pin(std::future::ready(Err(StoreError::Unavailable { why: "for the test".into() })))
+    }
+}
+
+impl RunLayer for WithoutDocuments {}
+impl WorkLayer for WithoutDocuments {}
+impl DeliveryLayer for WithoutDocuments {}
+impl SessionLayer for WithoutDocuments {}
+impl IdempotencyLayer for WithoutDocuments {}
+impl AuditLayer for WithoutDocuments {}
+
+/// A grant is there with its decision, in one append: nothing that is written after it is needed for it to count, on any node. With
+/// another server key nobody finds it, so a row that somebody writes into the database is no grant.
+#[tokio::test]
+async fn a_grant_is_there_as_soon_as_its_decision_is() {
+    let site = Site::new();
+    let below = site.store();
+    let engine = server_on(&site, Arc::new(WithoutDocuments(below.clone())), Clock::system());
+    granted(&engine, held(&engine).await, &asking(2)).await;
+    let run = start(&engine).await;
+    until(&engine, run, COMPLETED).await;
+    assert_eq!(states(&engine).await, [(1, GrantState::Live)]);
+    engine.die().await;
+    drop(engine);
+    let mut others = settings(&site, &section(), |_| {});
+    others.webhooks.key = Some(SigningKey::new([9; 32]));
+    let engine = Engine::new(below.clone(), Clock::system(), crate::fixed(), others);
+    assert_eq!(states(&engine).await, []);
+    engine.die().await;
+    drop(engine);
+    let engine = server_on(&site, below, Clock::system());
+    let run = start(&engine).await;
+    until(&engine, run, COMPLETED).await;
+    let alice = who("alice");
+    let id = engine.grants().list(&alice).await.unwrap()[0].grant.id.clone();
+    let revoked = engine.grants().revoke(&alice, &id).await.unwrap();
+    assert!(matches!(revoked.state, GrantState::Revoked(Some(_))), "{revoked:?}");
 }

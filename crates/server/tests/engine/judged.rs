@@ -52,7 +52,12 @@ fn server(site: &Site, tool: Arc<dyn Tool>, spec: ToolSpec, arguments: &str) -> 
     };
     let store = SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap();
     let agents = BTreeMap::from([(agent(), Arc::new(settings))]);
-    let engine = Engine::new(Arc::new(store), Clock::system(), Settings { agents, ..Settings::usual() });
+    let engine = Engine::new(
+        Arc::new(store),
+        Clock::system(),
+        crate::fixed(),
+        Settings { agents, ..Settings::usual() },
+    );
     engine.work();
     engine
 }
@@ -73,7 +78,7 @@ fn commands(site: &Site, arguments: &str) -> Engine {
 
 /// The result of the call, as the model was told it.
 async fn told(engine: &Engine, run: RunId) -> String {
-    let entries = transcript(&engine.events(run, Seq(0)).await.unwrap());
+    let entries = transcript(&engine.reads().events(run, Seq(0)).await.unwrap());
     let results = entries.into_iter().filter_map(|entry| match entry {
         Entry::Tool(call) => call.content.inline().map(str::to_owned),
         Entry::User(_) | Entry::Assistant(_) => None,
@@ -82,7 +87,7 @@ async fn told(engine: &Engine, run: RunId) -> String {
 }
 
 async fn rules_of_hold(engine: &Engine, run: RunId) -> Vec<String> {
-    let stored = engine.load(run).await.unwrap();
+    let stored = engine.reads().load(run).await.unwrap();
     stored.row.run.state.holds[0].rules.iter().map(ToString::to_string).collect()
 }
 
@@ -112,7 +117,10 @@ async fn a_wrapper_is_held_and_runs_when_approved() {
     until(&engine, run, HELD).await;
     assert_eq!(rules_of_hold(&engine, run).await, [rules::RUNS_OTHERS]);
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    assert_eq!(engine.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Answer::Done));
+    assert_eq!(
+        engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await,
+        Ok(Answer::Done)
+    );
     until(&engine, run, COMPLETED).await;
     assert!(told(&engine, run).await.contains(r#""stdout":"hello\n""#));
 }
@@ -126,11 +134,12 @@ async fn edited_arguments_are_judged_again() {
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
     let edited = |text: &str| Choice::ApproveEdited { arguments: RawJson::parse(text).unwrap() };
-    let denied = engine.decide(&who("alice"), decision(hold, edited(r#"{"command": "rm x"}"#))).await;
+    let denied =
+        engine.submit().decide(&who("alice"), decision(hold, edited(r#"{"command": "rm x"}"#))).await;
     let why = denied.unwrap_err().to_string();
     assert!(why.contains("is denied here"), "{why}");
     let other_rule = edited(r#"{"command": "whoami"}"#);
-    let answer = engine.decide(&who("alice"), decision(hold, other_rule)).await.unwrap();
+    let answer = engine.submit().decide(&who("alice"), decision(hold, other_rule)).await.unwrap();
     assert_eq!(answer, Answer::Edited);
     until(&engine, run, HELD).await;
     assert_eq!(told(&engine, run).await, "");
@@ -159,10 +168,10 @@ async fn an_outside_job_is_finished_by_the_id_that_it_was_started_with() {
     let hold = hold_of(&engine, run, HoldKind::External).await;
     let sent = other.request().await;
     assert!(sent.contains(&format!(r#""pendingID":"{hold}""#)), "{sent}");
-    let view = engine.hold(&who("alice"), hold).await.unwrap();
+    let view = engine.reads().hold(&who("alice"), hold).await.unwrap();
     assert_eq!(view.ask.external_ref.as_deref(), Some("job-7"));
     let result = Choice::Answer { value: Body::text("deployed") };
-    assert_eq!(engine.decide(&who("alice"), decision(hold, result)).await, Ok(Answer::Done));
+    assert_eq!(engine.submit().decide(&who("alice"), decision(hold, result)).await, Ok(Answer::Done));
     until(&engine, run, COMPLETED).await;
     assert_eq!(told(&engine, run).await, "deployed");
 }

@@ -60,7 +60,7 @@ async fn lines_of_a_drive_name_its_run_and_its_request() {
     ops.needs_approval.clear();
     ops.tools = BTreeMap::from([(ToolName::new("delete_file").unwrap(), Arc::new(Logs) as Arc<dyn Tool>)]);
     settings.agents.insert(agent(), Arc::new(ops));
-    let engine = Engine::new(Arc::new(MemoryStore::new()), Clock::system(), settings);
+    let engine = Engine::new(Arc::new(MemoryStore::new()), Clock::system(), crate::fixed(), settings);
     engine.work();
     let run = start(&engine).instrument(tracing::error_span!("request", id = "r-1")).await;
     until(&engine, run, Status::Held(WaitKind::Person)).await;

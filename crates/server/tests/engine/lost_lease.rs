@@ -156,7 +156,12 @@ async fn a_remote_task_is_canceled_although_the_lease_was_lost() {
     let tool: Arc<dyn Tool> = Arc::new(Remote { canceled: canceled.clone() });
     ops.tools = BTreeMap::from([(ToolName::new("delete_file").unwrap(), tool)]);
     settings.agents.insert(agent(), Arc::new(ops));
-    let engine = Engine::new(store.clone(), Clock::standing_at(Timestamp(1_762_000_000_000)), settings);
+    let engine = Engine::new(
+        store.clone(),
+        Clock::standing_at(Timestamp(1_762_000_000_000)),
+        crate::fixed(),
+        settings,
+    );
     engine.work();
     engine.deliver(Vec::new());
     let run = start(&engine).await;
@@ -191,14 +196,14 @@ impl ReceiverKind for HearsBelow {
     }
 }
 
-/// The node that lets a sub-run ask loses its lease with that very append: the receivers of the run above hear of it.
+/// The node that lets a sub-run ask loses its lease with that very append: the receivers of the run above learn of it.
 #[tokio::test]
 async fn receivers_above_hear_a_question_although_the_lease_was_lost() {
     let site = Site::new();
     let store = Taken::new(asks_below);
     let mut settings = crate::family::settings(&site);
     settings.webhooks = Webhooks { key: Some(SigningKey::new([7; 32])), ..Webhooks::default() };
-    let engine = Engine::new(store.clone(), Clock::system(), settings);
+    let engine = Engine::new(store.clone(), Clock::system(), crate::fixed(), settings);
     engine.work();
     engine.deliver(vec![Arc::new(HearsBelow)]);
     let message = Message::text("See to the disks");
@@ -283,7 +288,7 @@ async fn the_definition_of_a_repin_is_stored_although_the_lease_was_lost() {
     later.agents.insert(agent(), Arc::new(moved));
     settings.agents.insert(agent(), Arc::new(Agent { logins: vec![desk.clone()], ..ops }));
     *desk.read_again.lock().unwrap() = Some(later);
-    let engine = Engine::new(store.clone(), Clock::system(), settings);
+    let engine = Engine::new(store.clone(), Clock::system(), crate::fixed(), settings);
     assert!(desk.engine.set(engine.clone()).is_ok());
     engine.work();
     start(&engine).await;

@@ -7,6 +7,7 @@
 
 mod ahead;
 mod asked_people;
+mod budgets;
 mod changes;
 mod corners;
 mod effects;
@@ -15,6 +16,7 @@ mod family_ends;
 mod foreign;
 mod gone;
 mod grants;
+mod hours;
 mod judged;
 mod lists;
 mod log_lines;
@@ -139,7 +141,7 @@ impl Site {
     }
 
     fn server_on(&self, store: Arc<dyn Store>, clock: Clock) -> Engine {
-        let engine = Engine::new(store, clock, self.settings());
+        let engine = Engine::new(store, clock, fixed(), self.settings());
         engine.work();
         engine
     }
@@ -184,19 +186,18 @@ impl Site {
             worker_pool: 5,
             ..Agent::new(definition, Arc::new(script))
         };
-        // Short times, so that a take-over does not make the test wait.
-        let lease = Millis(2_600);
-        Settings {
-            agents: BTreeMap::from([(agent(), Arc::new(agent_settings))]),
-            fixed: FixedSettings { lease, poll: Millis(50), ..FixedSettings::default() },
-            ..Settings::usual()
-        }
+        Settings { agents: BTreeMap::from([(agent(), Arc::new(agent_settings))]), ..Settings::usual() }
     }
 
     /// What the tool did, by its own account.
     fn effects(&self) -> Vec<String> {
         read(&self.path("effects"))
     }
+}
+
+/// What the process of a server has only once: short times, so that a take-over does not make the test wait.
+fn fixed() -> FixedSettings {
+    FixedSettings { lease: Millis(2_600), poll: Millis(50), ..FixedSettings::default() }
 }
 
 fn read(path: &Path) -> Vec<String> {
@@ -213,16 +214,59 @@ fn who(user: &str) -> Principal {
 
 async fn start(engine: &Engine) -> RunId {
     let new = NewRun { agent: agent(), session: None, message: Message::text("Free some space"), once: None };
-    engine.start(&who("alice"), new).await.unwrap()
+    engine.submit().start(&who("alice"), new).await.unwrap()
+}
+
+/// The tool has begun to run this often.
+async fn until_effects(site: &Site, wanted: usize) {
+    while site.effects().len() < wanted {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The hold of a run whose call was approved, while its tool is at work.
+async fn at_work(site: &Site, engine: &Engine) -> HoldId {
+    let run = start(engine).await;
+    until(engine, run, HELD).await;
+    let hold = hold_of(engine, run, HoldKind::Approval).await;
+    engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
+    until_effects(site, 1).await;
+    hold
+}
+
+/// Approves two runs at the same moment of which only one may start: the one that is asked about again, and the other one.
+async fn approved_together(engine: &Engine, runs: [RunId; 2]) -> (RunId, RunId) {
+    let mut holds = Vec::new();
+    for run in runs {
+        until(engine, run, HELD).await;
+        holds.push(hold_of(engine, run, HoldKind::Approval).await);
+    }
+    let alice = who("alice");
+    let approve = |hold| engine.submit().decide(&alice, decision(hold, Choice::Approve));
+    let (one, other) = tokio::join!(approve(holds[0]), approve(holds[1]));
+    assert_eq!((one, other), (Ok(Answer::Done), Ok(Answer::Done)));
+    let asks_again = async {
+        loop {
+            for run in runs {
+                let row = engine.reads().load(run).await.unwrap().row;
+                if row.run.state.holds.iter().any(|hold| !holds.iter().any(|old| old.key == hold.key)) {
+                    return run;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let held = tokio::time::timeout(Duration::from_secs(30), asks_again).await.unwrap();
+    (held, if held == runs[0] { runs[1] } else { runs[0] })
 }
 
 /// Follows the run until it is as wanted.
 async fn until(engine: &Engine, run: RunId, wanted: Status) {
-    let mut follower = engine.follow(run, Seq(0));
+    let mut follower = engine.reads().follow(run, Seq(0));
     let reached = async {
         loop {
             follower.next().await.unwrap();
-            if status(&engine.load(run).await.unwrap().row.run) == wanted {
+            if status(&engine.reads().load(run).await.unwrap().row.run) == wanted {
                 return;
             }
         }
@@ -231,7 +275,7 @@ async fn until(engine: &Engine, run: RunId, wanted: Status) {
 }
 
 async fn hold_of(engine: &Engine, run: RunId, kind: HoldKind) -> HoldId {
-    let stored = engine.load(run).await.unwrap();
+    let stored = engine.reads().load(run).await.unwrap();
     let hold = stored.row.run.state.holds.iter().find(|hold| hold.kind == kind).unwrap();
     HoldId { run, key: hold.key }
 }
@@ -257,7 +301,10 @@ async fn an_approved_call_runs_once_after_a_restart() {
 
     let second = site.server();
     let hold = hold_of(&second, run, HoldKind::Approval).await;
-    assert_eq!(second.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Answer::Done));
+    assert_eq!(
+        second.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await,
+        Ok(Answer::Done)
+    );
     until(&second, run, COMPLETED).await;
     assert_eq!(site.effects(), [format!("{run}/1/1 {ARGUMENTS}")]);
 }
@@ -268,13 +315,8 @@ async fn a_death_inside_the_tool_is_asked_about_and_nothing_runs_twice() {
     let mut site = Site::new();
     site.hangs = true;
     let first = site.server();
-    let run = start(&first).await;
-    until(&first, run, HELD).await;
-    let hold = hold_of(&first, run, HoldKind::Approval).await;
-    first.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
-    while site.effects().is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let hold = at_work(&site, &first).await;
+    let run = hold.run;
     first.die().await;
     drop(first);
 
@@ -284,10 +326,10 @@ async fn a_death_inside_the_tool_is_asked_about_and_nothing_runs_twice() {
     let recovery = hold_of(&second, run, HoldKind::Recovery).await;
     assert_eq!(site.effects().len(), 1);
     let happened = Choice::Answer { value: Body::text("it was deleted") };
-    assert_eq!(second.decide(&who("alice"), decision(recovery, happened)).await, Ok(Answer::Done));
+    assert_eq!(second.submit().decide(&who("alice"), decision(recovery, happened)).await, Ok(Answer::Done));
     until(&second, run, COMPLETED).await;
     assert_eq!(site.effects().len(), 1, "nothing ran twice");
-    let events = second.events(run, Seq(0)).await.unwrap();
+    let events = second.reads().events(run, Seq(0)).await.unwrap();
     let effect = receipt(hold.key, &events).unwrap().call.unwrap().effect;
     assert_eq!(effect, CallEffect::Executed);
 }
@@ -301,13 +343,13 @@ async fn only_the_owner_decides_and_only_once() {
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
     let mallory = who("mallory");
-    let by_mallory = engine.decide(&mallory, decision(hold, Choice::Approve)).await;
+    let by_mallory = engine.submit().decide(&mallory, decision(hold, Choice::Approve)).await;
     assert_eq!(by_mallory, Err(EngineError::NotFound));
-    assert_eq!(engine.cancel(&mallory, run, None, None).await, Err(EngineError::NotFound));
+    assert_eq!(engine.submit().cancel(&mallory, run, None, None).await, Err(EngineError::NotFound));
 
     let deny = || decision(hold, Choice::Deny { reason: Some("not today".into()) });
-    assert_eq!(engine.decide(&who("alice"), deny()).await, Ok(Answer::Done));
-    let again = engine.decide(&who("alice"), deny()).await.unwrap_err();
+    assert_eq!(engine.submit().decide(&who("alice"), deny()).await, Ok(Answer::Done));
+    let again = engine.submit().decide(&who("alice"), deny()).await.unwrap_err();
     assert!(matches!(again.refusal(), Some(Refusal::AlreadyDecided(_))), "{again}");
     until(&engine, run, COMPLETED).await;
     assert_eq!(site.effects(), Vec::<String>::new());
@@ -319,15 +361,10 @@ async fn cancel_stops_a_running_tool() {
     let mut site = Site::new();
     site.hangs = true;
     let engine = site.server();
-    let run = start(&engine).await;
-    until(&engine, run, HELD).await;
-    let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
-    while site.effects().is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert_eq!(engine.cancel(&who("alice"), run, None, None).await, Ok(Answer::Done));
-    let mut follower = engine.follow(run, Seq(0));
+    let hold = at_work(&site, &engine).await;
+    let run = hold.run;
+    assert_eq!(engine.submit().cancel(&who("alice"), run, None, None).await, Ok(Answer::Done));
+    let mut follower = engine.reads().follow(run, Seq(0));
     let told = async {
         loop {
             let events = follower.next().await.unwrap();
@@ -337,9 +374,9 @@ async fn cancel_stops_a_running_tool() {
         }
     };
     tokio::time::timeout(Duration::from_secs(30), told).await.unwrap();
-    let events = engine.events(run, Seq(0)).await.unwrap();
+    let events = engine.reads().events(run, Seq(0)).await.unwrap();
     assert_eq!(receipt(hold.key, &events).unwrap().call.unwrap().effect, CallEffect::OutcomeUnknown);
-    assert_eq!(status(&engine.load(run).await.unwrap().row.run), Status::Ended(Ended::Canceled));
+    assert_eq!(status(&engine.reads().load(run).await.unwrap().row.run), Status::Ended(Ended::Canceled));
 }
 
 /// S3-26, S3-28, S0-81, C7: nobody answers in time, so the run fails; the deadline is a row and outlives the server.
@@ -357,10 +394,10 @@ async fn a_deadline_passes_while_nobody_watches() {
     let second = site.server_with(Clock::standing_at(noon));
     second.clock().advance(Millis::seconds(599));
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(status(&second.load(run).await.unwrap().row.run), HELD);
+    assert_eq!(status(&second.reads().load(run).await.unwrap().row.run), HELD);
     second.clock().advance(Millis::seconds(1));
     until(&second, run, Status::Ended(Ended::Failed)).await;
-    let events = second.events(run, Seq(0)).await.unwrap();
+    let events = second.reads().events(run, Seq(0)).await.unwrap();
     let reason = events.iter().find_map(|envelope| match &envelope.event {
         Event::RunEnded(ended) => ended.reason.clone(),
         _ => None,
@@ -384,12 +421,12 @@ async fn a_question_is_answered_after_a_restart() {
 
     let second = site.server();
     let hold = hold_of(&second, run, HoldKind::Input).await;
-    let approve = second.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap_err();
+    let approve = second.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap_err();
     assert!(matches!(approve.refusal(), Some(Refusal::WrongKind { .. })), "C25: {approve}");
     let answer = Choice::Answer { value: Body::text("b") };
-    assert_eq!(second.decide(&who("alice"), decision(hold, answer)).await, Ok(Answer::Done));
+    assert_eq!(second.submit().decide(&who("alice"), decision(hold, answer)).await, Ok(Answer::Done));
     until(&second, run, COMPLETED).await;
-    let events = second.events(run, Seq(0)).await.unwrap();
+    let events = second.reads().events(run, Seq(0)).await.unwrap();
     let told = transcript(&events).into_iter().find_map(|entry| match entry {
         Entry::Tool(result) => result.told(),
         Entry::User(_) | Entry::Assistant(_) => None,
@@ -411,8 +448,8 @@ async fn a_store_that_fails_for_a_moment_costs_no_second_start() {
             until(&engine, run, HELD).await;
             let hold = hold_of(&engine, run, HoldKind::Approval).await;
             // Whoever is told "not now" asks again; the second time it may have been done already.
-            if engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.is_err() {
-                let _ = engine.decide(&who("alice"), decision(hold, Choice::Approve)).await;
+            if engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await.is_err() {
+                let _ = engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await;
             }
             until(&engine, run, COMPLETED).await;
             assert_eq!(site.effects().len(), 1, "append {failing} fails: {mishap:?}");
@@ -431,9 +468,9 @@ async fn a_tool_that_panics_is_asked_about() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
+    engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     let asked = async {
-        while engine.load(run).await.unwrap().row.run.state.holds.is_empty() {
+        while engine.reads().load(run).await.unwrap().row.run.state.holds.is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

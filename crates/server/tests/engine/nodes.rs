@@ -61,7 +61,7 @@ async fn the_first_look_at_the_shared_clock_counts_however_slow_it_is() {
     let store =
         Slow { inner: MemoryStore::new(), clock: shared.clone(), takes: Duration::from_millis(2_300), hints };
     let own = Clock::wrong_by(Millis::hours(1));
-    let engine = Engine::new(Arc::new(store), own.clone(), site.settings());
+    let engine = Engine::new(Arc::new(store), own.clone(), crate::fixed(), site.settings());
     engine.join().await.unwrap();
     let apart = own.now().0.abs_diff(shared.now().0);
     assert!(apart < 60_000, "the node is {apart} ms off");

@@ -19,13 +19,7 @@ use standfast_engine::{Decision, EngineError, IdempotencyKey};
 use standfast_models::scripted::Line;
 use tokio::sync::Notify;
 
-use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};
-
-async fn effects(site: &Site, wanted: usize) {
-    while site.effects().len() < wanted {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
+use crate::{COMPLETED, HELD, Site, at_work, decision, hold_of, start, until, until_effects, who};
 
 /// Two calls of a turn approved at the same moment: both run, and neither is asked about again.
 #[tokio::test]
@@ -37,17 +31,19 @@ async fn two_holds_of_a_run_are_approved_at_the_same_moment() {
     let engine = site.server();
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
-    let holds = engine.load(run).await.unwrap().row.run.state.holds.clone();
+    let holds = engine.reads().load(run).await.unwrap().row.run.state.holds.clone();
     let mut deciding = tokio::task::JoinSet::new();
     for hold in holds {
         let (engine, hold) = (engine.clone(), HoldId { run, key: hold.key });
-        deciding.spawn(async move { engine.decide(&who("alice"), decision(hold, Choice::Approve)).await });
+        deciding.spawn(async move {
+            engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await
+        });
     }
     assert_eq!(deciding.join_all().await, [Ok(Answer::Done), Ok(Answer::Done)]);
-    effects(&site, 2).await;
+    until_effects(&site, 2).await;
     gate.notify_waiters();
     until(&engine, run, COMPLETED).await;
-    let events = engine.events(run, Seq(0)).await.unwrap();
+    let events = engine.reads().events(run, Seq(0)).await.unwrap();
     assert!(events.iter().all(|envelope| !matches!(envelope.event, Event::CallOrphaned(_))));
     assert_eq!(site.effects().len(), 2);
 }
@@ -66,15 +62,18 @@ async fn a_run_is_approved_again_and_again_across_restarts() {
         drop(engine);
         engine = site.server();
         let hold = hold_of(&engine, run, HoldKind::Approval).await;
-        assert_eq!(engine.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Answer::Done));
-        effects(&site, approved).await;
+        assert_eq!(
+            engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await,
+            Ok(Answer::Done)
+        );
+        until_effects(&site, approved).await;
     }
     until(&engine, run, COMPLETED).await;
     let paths: Vec<String> = site.effects().iter().map(|line| line.split(' ').skip(1).collect()).collect();
     assert_eq!(paths, [r#"{"path":"/a"}"#, r#"{"path":"/b"}"#, r#"{"path":"/c"}"#]);
 }
 
-/// F5: one hold, many deciders at the same moment: one decision counts, everyone else is told which.
+/// F5: one hold, many deciders at the same moment: one decision counts, everyone else gets that one.
 #[tokio::test]
 async fn one_hold_is_decided_by_many_at_the_same_moment() {
     let mut site = Site::new();
@@ -87,17 +86,19 @@ async fn one_hold_is_decided_by_many_at_the_same_moment() {
     let mut deciding = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let engine = engine.clone();
-        deciding.spawn(async move { engine.decide(&who("alice"), decision(hold, Choice::Approve)).await });
+        deciding.spawn(async move {
+            engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await
+        });
     }
     let answers = deciding.join_all().await;
     let is_told =
         |answer: &&Result<_, _>| matches!(answer, Err(EngineError::Refused(Refusal::AlreadyDecided(_))));
     assert_eq!(answers.iter().filter(|answer| **answer == Ok(Answer::Done)).count(), 1, "{answers:?}");
     assert_eq!(answers.iter().filter(is_told).count(), 7, "{answers:?}");
-    effects(&site, 1).await;
+    until_effects(&site, 1).await;
     gate.notify_waiters();
     until(&engine, run, COMPLETED).await;
-    let events = engine.events(run, Seq(0)).await.unwrap();
+    let events = engine.reads().events(run, Seq(0)).await.unwrap();
     assert!(events.iter().all(|envelope| !matches!(envelope.event, Event::CallOrphaned(_))));
     assert_eq!(site.effects().len(), 1);
 }
@@ -116,7 +117,7 @@ async fn a_refused_request_that_is_sent_again_is_refused_again() {
     for _ in 0..2 {
         let once = IdempotencyKey::new("resolve", "k", Digest([1; 32]));
         let late = Decision { once: Some(once), ..decision(hold, Choice::Approve) };
-        let answer = engine.decide(&who("alice"), late).await;
+        let answer = engine.submit().decide(&who("alice"), late).await;
         assert!(matches!(answer, Err(EngineError::Refused(_))), "{answer:?}");
     }
     assert_eq!(site.effects(), Vec::<String>::new());
@@ -128,13 +129,9 @@ async fn a_cancel_of_somebody_who_hung_up_stops_the_tool() {
     let mut site = Site::new();
     site.hangs = true;
     let engine = site.server();
-    let run = start(&engine).await;
-    until(&engine, run, HELD).await;
-    let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
-    effects(&site, 1).await;
+    let run = at_work(&site, &engine).await.run;
     let alice = who("alice");
-    let mut canceling = Box::pin(engine.cancel(&alice, run, None, None));
+    let mut canceling = Box::pin(engine.submit().cancel(&alice, run, None, None));
     tokio::select! {
         biased;
         _ = &mut canceling => panic!("the disk cannot be that fast"),
@@ -144,7 +141,7 @@ async fn a_cancel_of_somebody_who_hung_up_stops_the_tool() {
     until(&engine, run, Status::Ended(Outcome::Canceled)).await;
     let orphaned = async {
         loop {
-            let events = engine.events(run, Seq(0)).await.unwrap();
+            let events = engine.reads().events(run, Seq(0)).await.unwrap();
             if events.iter().any(|envelope| matches!(envelope.event, Event::CallOrphaned(_))) {
                 break;
             }
@@ -177,12 +174,12 @@ async fn altered_arguments_never_run_and_do_not_stop_the_server() {
     drop(database);
 
     let second = site.server();
-    let _ = second.decide(&who("alice"), decision(hold, Choice::Approve)).await;
+    let _ = second.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await;
     until(&second, run, Status::Ended(Outcome::Failed)).await;
-    let reason = second.run(&who("alice"), run).await.unwrap().reason.unwrap();
+    let reason = second.reads().run(&who("alice"), run).await.unwrap().reason.unwrap();
     assert!(reason.starts_with("failed to load execution state: "), "{reason}");
     let hold = hold_of(&second, other, HoldKind::Approval).await;
-    second.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
+    second.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     until(&second, other, COMPLETED).await;
     assert_eq!(site.effects().len(), 1);
 }

@@ -11,6 +11,7 @@ use standfast_core::id::{RunId, Seq};
 use standfast_core::link::Link;
 use standfast_core::time::Millis;
 use standfast_engine::clock::Clock;
+use standfast_engine::settings::FixedSettings;
 use standfast_engine::{Engine, Follower};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{
@@ -54,10 +55,9 @@ async fn held(poll: Millis) -> (Site, Arc<Counting>, Engine, Engine, RunId) {
     let site = Site::new();
     let inner = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
     let store = Arc::new(Counting { inner, reads: AtomicUsize::new(0) });
-    let mut settings = site.settings();
-    settings.fixed.poll = poll;
-    let engine = Engine::new(store.clone(), Clock::system(), settings);
-    let other = Engine::new(store.inner.clone(), Clock::system(), site.settings());
+    let fixed = FixedSettings { poll, ..crate::fixed() };
+    let engine = Engine::new(store.clone(), Clock::system(), fixed, site.settings());
+    let other = Engine::new(store.inner.clone(), Clock::system(), crate::fixed(), site.settings());
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     (site, store, engine, other, run)
@@ -78,11 +78,11 @@ async fn whole(mut follower: Follower, mut log: Vec<Envelope>) -> Vec<Seq> {
 async fn readers_of_one_run_share_its_log() {
     // Nobody looks by itself.
     let (_site, store, engine, _, run) = held(Millis::hours(1)).await;
-    let so_far = engine.events(run, Seq(0)).await.unwrap();
+    let so_far = engine.reads().events(run, Seq(0)).await.unwrap();
     let mut readers = JoinSet::new();
     for at in 0..READERS {
         let after = so_far.len() - at % 2;
-        let mut follower = engine.follow(run, Seq(after as u64));
+        let mut follower = engine.reads().follow(run, Seq(after as u64));
         let mut log = so_far[..after].to_vec();
         if at % 2 == 1 {
             log.extend(follower.next().await.unwrap());
@@ -94,23 +94,25 @@ async fn readers_of_one_run_share_its_log() {
     }
     let before = store.reads.load(Ordering::SeqCst);
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
+    engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     let logs = tokio::time::timeout(Duration::from_secs(60), readers.join_all()).await.unwrap();
     let reads = store.reads.load(Ordering::SeqCst) - before;
-    let all: Vec<Seq> = engine.events(run, Seq(0)).await.unwrap().iter().map(|event| event.seq).collect();
+    let all: Vec<Seq> =
+        engine.reads().events(run, Seq(0)).await.unwrap().iter().map(|event| event.seq).collect();
     assert!(all.len() > so_far.len() + 3);
     logs.iter().for_each(|log| assert_eq!(*log, all));
     assert!(reads < READERS / 4, "{reads} reads for {READERS} readers");
 }
 
-/// Another process goes on with the run, and nothing is heard of it here: readers look by themselves.
+/// Another process goes on with the run, and nothing is learned of it here: readers look by themselves.
 #[tokio::test]
 async fn readers_find_what_nobody_told_them() {
     let (_site, _store, engine, other, run) = held(Millis(50)).await;
-    let readers: JoinSet<_> = (0..5).map(|_| whole(engine.follow(run, Seq(0)), Vec::new())).collect();
+    let readers: JoinSet<_> = (0..5).map(|_| whole(engine.reads().follow(run, Seq(0)), Vec::new())).collect();
     let hold = hold_of(&other, run, HoldKind::Approval).await;
-    other.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
+    other.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     let logs = tokio::time::timeout(Duration::from_secs(60), readers.join_all()).await.unwrap();
-    let all: Vec<Seq> = engine.events(run, Seq(0)).await.unwrap().iter().map(|event| event.seq).collect();
+    let all: Vec<Seq> =
+        engine.reads().events(run, Seq(0)).await.unwrap().iter().map(|event| event.seq).collect();
     logs.iter().for_each(|log| assert_eq!(*log, all));
 }

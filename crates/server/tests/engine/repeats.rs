@@ -29,18 +29,18 @@ fn new(once: Option<IdempotencyKey>) -> NewRun {
 async fn a_start_that_is_sent_again_is_the_same_run() {
     let site = Site::new();
     let first = site.server();
-    let run = first.start(&who("alice"), new(once("runs", "k", 1))).await.unwrap();
+    let run = first.submit().start(&who("alice"), new(once("runs", "k", 1))).await.unwrap();
     first.die().await;
     drop(first);
     let second = site.server();
-    assert_eq!(second.start(&who("alice"), new(once("runs", "k", 1))).await, Ok(run));
+    assert_eq!(second.submit().start(&who("alice"), new(once("runs", "k", 1))).await, Ok(run));
     let reused = EngineError::KeyReused { key: "k".into() };
-    assert_eq!(second.start(&who("alice"), new(once("runs", "k", 2))).await, Err(reused));
+    assert_eq!(second.submit().start(&who("alice"), new(once("runs", "k", 2))).await, Err(reused));
     // Another person's key, another key, another route: all are other requests.
     for (user, again) in
         [("bob", once("runs", "k", 1)), ("alice", once("runs", "l", 1)), ("alice", once("other", "k", 1))]
     {
-        assert_ne!(second.start(&who(user), new(again)).await, Ok(run));
+        assert_ne!(second.submit().start(&who(user), new(again)).await, Ok(run));
     }
 }
 
@@ -52,7 +52,9 @@ async fn starts_with_one_key_at_the_same_moment_are_one_run() {
     let mut starts = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let engine = engine.clone();
-        starts.spawn(async move { engine.start(&who("alice"), new(once("runs", "k", 1))).await.unwrap() });
+        starts.spawn(async move {
+            engine.submit().start(&who("alice"), new(once("runs", "k", 1))).await.unwrap()
+        });
     }
     let runs: std::collections::BTreeSet<_> = starts.join_all().await.into_iter().collect();
     assert_eq!(runs.len(), 1);
@@ -67,16 +69,16 @@ async fn a_decision_that_is_sent_again_is_the_same_decision() {
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
     let approve = |body| Decision { once: once("resolve", "k", body), ..decision(hold, Choice::Approve) };
-    assert_eq!(engine.decide(&who("alice"), approve(1)).await, Ok(Answer::Done));
-    assert_eq!(engine.decide(&who("alice"), approve(1)).await, Ok(Answer::Repeated));
+    assert_eq!(engine.submit().decide(&who("alice"), approve(1)).await, Ok(Answer::Done));
+    assert_eq!(engine.submit().decide(&who("alice"), approve(1)).await, Ok(Answer::Repeated));
     let reused = EngineError::KeyReused { key: "k".into() };
-    assert_eq!(engine.decide(&who("alice"), approve(2)).await, Err(reused));
+    assert_eq!(engine.submit().decide(&who("alice"), approve(2)).await, Err(reused));
     until(&engine, run, COMPLETED).await;
-    assert_eq!(engine.decide(&who("alice"), approve(1)).await, Ok(Answer::Repeated));
+    assert_eq!(engine.submit().decide(&who("alice"), approve(1)).await, Ok(Answer::Repeated));
     assert_eq!(site.effects().len(), 1);
 }
 
-/// A message that is sent again is said once; a cancel that is sent again is no error.
+/// A message that is sent again is said once; a cancel that is sent again is not an error.
 #[tokio::test]
 async fn messages_and_cancels_are_carried_out_once() {
     let site = Site::new();
@@ -85,18 +87,21 @@ async fn messages_and_cancels_are_carried_out_once() {
     until(&engine, run, HELD).await;
     let say = || Say { message: Message::text("Leave it"), on_hold: OnHold::Supersede };
     for expected in [Answer::Done, Answer::Repeated] {
-        assert_eq!(engine.say(&who("alice"), run, say(), once("say", "k", 1)).await, Ok(expected));
+        assert_eq!(engine.submit().say(&who("alice"), run, say(), once("say", "k", 1)).await, Ok(expected));
     }
     let heard = |events: &[standfast_core::event::Envelope]| {
         events.iter().filter(|envelope| matches!(envelope.event, Event::MessageReceived(_))).count()
     };
     until(&engine, run, COMPLETED).await;
-    assert_eq!(heard(&engine.events(run, Seq(0)).await.unwrap()), 1);
+    assert_eq!(heard(&engine.reads().events(run, Seq(0)).await.unwrap()), 1);
 
     let other = start(&engine).await;
     until(&engine, other, HELD).await;
     for expected in [Answer::Done, Answer::Repeated] {
-        assert_eq!(engine.cancel(&who("alice"), other, None, once("cancel", "k", 1)).await, Ok(expected));
+        assert_eq!(
+            engine.submit().cancel(&who("alice"), other, None, once("cancel", "k", 1)).await,
+            Ok(expected)
+        );
     }
 }
 
@@ -113,7 +118,7 @@ async fn the_node_that_takes_a_decision_starts_the_call_with_it() {
     engine.die().await;
     drop(engine);
     let engine = site.server();
-    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
+    engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     until(&engine, run, COMPLETED).await;
     engine.die().await;
     drop(engine);
@@ -143,7 +148,7 @@ async fn a_decider_who_hangs_up_does_not_stop_what_they_decided() {
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
     let alice = who("alice");
-    let mut deciding = Box::pin(engine.decide(&alice, decision(hold, Choice::Approve)));
+    let mut deciding = Box::pin(engine.submit().decide(&alice, decision(hold, Choice::Approve)));
     tokio::select! {
         biased;
         _ = &mut deciding => panic!("the disk cannot be that fast"),
@@ -163,10 +168,10 @@ async fn a_closed_session_refuses_new_runs() {
     let engine = site.server_on(store.clone(), standfast_engine::clock::Clock::system());
     let session = SessionId::new("disk").unwrap();
     let new = || NewRun { session: Some(session.clone()), ..new(None) };
-    let run = engine.start(&who("alice"), new()).await.unwrap();
-    let facts = engine.load(run).await.unwrap().row.run.facts.clone();
+    let run = engine.submit().start(&who("alice"), new()).await.unwrap();
+    let facts = engine.reads().load(run).await.unwrap().row.run.facts.clone();
     let key = SessionKey::of(&facts);
     assert_eq!(store.change_session(key, SessionChange::Close, engine.clock().now()).await, Ok(true));
     let closed = EngineError::SessionClosed { agent: agent(), session: session.clone() };
-    assert_eq!(engine.start(&who("alice"), new()).await, Err(closed));
+    assert_eq!(engine.submit().start(&who("alice"), new()).await, Err(closed));
 }

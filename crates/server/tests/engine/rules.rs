@@ -18,9 +18,10 @@ use standfast_core::policy::Effect;
 use standfast_core::refusal::Refusal;
 use standfast_core::time::Millis;
 use standfast_engine::auth::{Principal, WhyNot};
+use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{Agent, Rules};
 use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
-use standfast_engine::{DriftKind, Engine, EngineError};
+use standfast_engine::{DriftKind, Engine, EngineError, GrantError, GrantRequest};
 use standfast_policy::policy::compile;
 use standfast_policy::read::read;
 
@@ -28,7 +29,7 @@ use crate::corners::changed;
 use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};
 
 /// The policy with these rules.
-fn rules(section: &serde_json::Value) -> Rules {
+pub(crate) fn rules(section: &serde_json::Value) -> Rules {
     let (file, problems) = read(section);
     assert!(problems.is_empty(), "{problems:?}");
     let compiled = compile(&file, &[]);
@@ -57,7 +58,7 @@ async fn held(site: &Site, section: &serde_json::Value) -> (Engine, RunId) {
 
 async fn approve(engine: &Engine, who: &Principal, run: RunId) -> Result<Answer, EngineError> {
     let hold = hold_of(engine, run, HoldKind::Approval).await;
-    engine.decide(who, decision(hold, Choice::Approve)).await
+    engine.submit().decide(who, decision(hold, Choice::Approve)).await
 }
 
 /// C24, C7: what several hold rules say reaches the hold: each one's people, the shortest time, the strictest end, why, and how
@@ -73,12 +74,12 @@ async fn every_hold_rule_counts() {
     ]});
     let (engine, run) = held(&site, &section).await;
     let id = hold_of(&engine, run, HoldKind::Approval).await;
-    let view = engine.hold(&who("alice"), id).await.unwrap();
+    let view = engine.reads().hold(&who("alice"), id).await.unwrap();
     assert_eq!((view.may_decide, view.why_not), (false, Some(WhyNot::NotNamed)));
     assert_eq!(view.deciders, "2 of group:ops; and user:fay");
     assert_eq!(view.ask.stakes.because, ["it is gone then"]);
     assert_eq!((view.ask.stakes.risk, view.reversible), (Some(Risk::Destructive), Some(false)));
-    let open = engine.load(run).await.unwrap().row.run.state.holds[0].clone();
+    let open = engine.reads().load(run).await.unwrap().row.run.state.holds[0].clone();
     assert_eq!((open.policy.on_deny, open.policy.on_timeout), (OnDeny::Cancel, OnTimeout::Deny));
     assert_eq!(open.policy.timeout, Some(Millis::hours(1)));
     let refused = approve(&engine, &who("alice"), run).await;
@@ -106,7 +107,7 @@ async fn an_unreadable_policy_holds() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let id = hold_of(&engine, run, HoldKind::Approval).await;
-    let reason = engine.hold(&who("alice"), id).await.unwrap().ask.reason.unwrap();
+    let reason = engine.reads().hold(&who("alice"), id).await.unwrap().ask.reason.unwrap();
     assert!(reason.contains("the policy cannot be read") && reason.contains("line 3"), "{reason}");
     assert_eq!(site.effects(), Vec::<String>::new());
     engine.die().await;
@@ -129,7 +130,8 @@ async fn rules_change_while_a_call_waits() {
     let (ann, bo, cy) = (who("ann"), member("bo", "ops"), member("cy", "ops"));
     assert_eq!(approve(&engine, &ann, run).await, Err(EngineError::NotFound), "no longer named");
     assert_eq!(approve(&engine, &bo, run).await, Ok(Answer::Voted { votes: 1, needed: 2 }));
-    let view = engine.hold(&who("alice"), hold_of(&engine, run, HoldKind::Approval).await).await.unwrap();
+    let view =
+        engine.reads().hold(&who("alice"), hold_of(&engine, run, HoldKind::Approval).await).await.unwrap();
     assert!(view.drift.iter().any(|drift| drift.what == DriftKind::Policy), "{:?}", view.drift);
     // A new rule: the approval is taken, and the new rule asks again.
     let two = json!({"id": "two", "hold": "delete_file", "approvers": ["user:fay"], "because": "new"});
@@ -138,7 +140,7 @@ async fn rules_change_while_a_call_waits() {
     assert_eq!(approve(&engine, &cy, run).await, Ok(Answer::Done));
     let again = async {
         loop {
-            let holds = engine.load(run).await.unwrap().row.run.state.holds.clone();
+            let holds = engine.reads().load(run).await.unwrap().row.run.state.holds.clone();
             if holds.iter().any(|hold| hold.key != first.key) {
                 return;
             }
@@ -148,7 +150,7 @@ async fn rules_change_while_a_call_waits() {
     tokio::time::timeout(std::time::Duration::from_secs(30), again).await.unwrap();
     assert_eq!(site.effects(), Vec::<String>::new());
     let second = hold_of(&engine, run, HoldKind::Approval).await;
-    let view = engine.hold(&who("fay"), second).await.unwrap();
+    let view = engine.reads().hold(&who("fay"), second).await.unwrap();
     assert_eq!(view.deciders, "user:fay", "only the new rule's people are asked again");
     // A rule that denies is stricter than any approval.
     let ban = json!({"id": "ban", "deny": "delete_file", "because": "not on a Friday"});
@@ -158,6 +160,35 @@ async fn rules_change_while_a_call_waits() {
         Err(EngineError::NotFound),
         "the rule is gone"
     );
+    engine.die().await;
+}
+
+/// C24, F30: two rules that named nobody name different people while a call waits: each one's people are needed, and none of them
+/// approves further calls alone.
+#[tokio::test]
+async fn lists_that_come_later_are_each_met() {
+    let site = Site::new();
+    let rules = |one: serde_json::Value, two: serde_json::Value| {
+        let mut rules = json!([{"id": "one", "hold": "delete_file"}, {"id": "two", "hold": "delete_file"}]);
+        (rules[0]["approvers"], rules[1]["approvers"]) = (one, two);
+        json!({"rules": rules})
+    };
+    let plain =
+        json!({"rules": [{"id": "one", "hold": "delete_file"}, {"id": "two", "hold": "delete_file"}]});
+    let (engine, run) = held(&site, &plain).await;
+    let named = rules(json!(["user:ann"]), json!(["user:bo"]));
+    let mut settings = changed(&site, |agent| judged_by(agent, &named));
+    settings.webhooks.key = Some(SigningKey::new([7; 32]));
+    engine.reload(settings);
+    let hold = hold_of(&engine, run, HoldKind::Approval).await;
+    let further = GrantRequest { uses: Some(2), ..GrantRequest::default() };
+    assert_eq!(engine.grants().propose(&who("ann"), hold, &further).await, Err(GrantError::Quorum));
+    assert_eq!(approve(&engine, &who("ann"), run).await, Ok(Answer::Voted { votes: 1, needed: 2 }));
+    assert_eq!(site.effects(), Vec::<String>::new(), "bo has not agreed");
+    let view = engine.reads().hold(&who("bo"), hold).await.unwrap();
+    assert_eq!(view.open.unwrap().votes_missing(), 1);
+    assert_eq!(approve(&engine, &who("bo"), run).await, Ok(Answer::Done));
+    until(&engine, run, COMPLETED).await;
     engine.die().await;
 }
 
@@ -174,7 +205,7 @@ async fn observed_rules_hold_nothing() {
     let run = start(&engine).await;
     until(&engine, run, COMPLETED).await;
     assert_eq!(site.effects().len(), 1);
-    let log = engine.events(run, Seq(0)).await.unwrap();
+    let log = engine.reads().events(run, Seq(0)).await.unwrap();
     let observed = log.iter().find_map(|envelope| match &envelope.event {
         Event::ModelReplied(replied) => replied.reply.calls.first()?.judged.as_ref()?.observed.clone(),
         _ => None,
@@ -215,14 +246,14 @@ async fn a_precondition_is_looked_at_again_before_the_start() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let first = hold_of(&engine, run, HoldKind::Approval).await;
-    let view = engine.hold(&who("alice"), first).await.unwrap();
+    let view = engine.reads().hold(&who("alice"), first).await.unwrap();
     assert_eq!(view.ask.stakes.findings[0].result, r#"{"of":"/var/cache/old"} has 7"#);
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     amount.store(8, Ordering::SeqCst);
     assert_eq!(approve(&engine, &who("alice"), run).await, Ok(Answer::Done));
     let again = async {
         loop {
-            let holds = engine.load(run).await.unwrap().row.run.state.holds.clone();
+            let holds = engine.reads().load(run).await.unwrap().row.run.state.holds.clone();
             if holds.iter().any(|hold| hold.key != first.key) {
                 return;
             }
@@ -232,7 +263,7 @@ async fn a_precondition_is_looked_at_again_before_the_start() {
     tokio::time::timeout(std::time::Duration::from_secs(30), again).await.unwrap();
     assert_eq!(site.effects(), Vec::<String>::new(), "what was found is another thing now");
     let second = hold_of(&engine, run, HoldKind::Approval).await;
-    let view = engine.hold(&who("alice"), second).await.unwrap();
+    let view = engine.reads().hold(&who("alice"), second).await.unwrap();
     assert!(view.ask.stakes.findings[0].result.ends_with("has 8"));
     assert!(view.ask.warning.unwrap().contains("is different now"));
     assert_eq!(approve(&engine, &who("alice"), run).await, Ok(Answer::Done));

@@ -1,8 +1,12 @@
 //! What one decision reads: on every surface at most one row and one log of its run before it is written, and one of each
-//! after the run rests; over the API none after it. Counted by the store that answers; `snapshots/others.rs` has messages, cancels, streams, gRPC and
-//! logins.
+//! after the run rests; over the API none after it. Counted by the store that answers; `snapshots/others.rs` has messages,
+//! cancels, streams, gRPC and logins, `snapshots/pages.rs` pages of holds, approval links and standing approvals,
+//! `snapshots/forms.rs` the forms of all other pages, `snapshots/workers.rs` gates, hooks, MCP, workers and jobs.
 
+mod forms;
 mod others;
+mod pages;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,7 +23,7 @@ use standfast_core::name::ToolName;
 use standfast_core::time::Millis;
 use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
-use standfast_engine::settings::Connections;
+use standfast_engine::settings::{Connections, FixedSettings};
 use standfast_engine::tool::{Invocation, Outcome, Suspension, Tool, ToolFuture};
 use standfast_engine::{Engine, NewRun};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
@@ -130,6 +134,8 @@ struct Server {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Call {
     NeedsApproval,
+    /// The same, by a rule that takes standing approvals.
+    HeldByARule,
     StartsAJob,
     NeedsALogin,
 }
@@ -141,9 +147,11 @@ impl Server {
         let store = Arc::new(Counting { inner, counted: Mutex::default() });
         let mut settings = site.settings();
         // Nobody looks by itself.
-        settings.fixed.poll = Millis::hours(1);
+        let fixed = FixedSettings { poll: Millis::hours(1), ..crate::fixed() };
+        pages::settings(&mut settings, call);
+        workers::settings(&mut settings);
         let tool: Option<Arc<dyn Tool>> = match call {
-            Call::NeedsApproval => None,
+            Call::NeedsApproval | Call::HeldByARule => None,
             Call::StartsAJob => Some(Arc::new(Job)),
             Call::NeedsALogin => Some(Arc::new(others::NeedsLogin::default())),
         };
@@ -153,7 +161,7 @@ impl Server {
             ops.tools = BTreeMap::from([(ToolName::new("delete_file").unwrap(), tool)]);
             settings.agents.insert(agent(), Arc::new(ops));
         }
-        let engine = Engine::new(store.clone(), Clock::system(), settings);
+        let engine = Engine::new(store.clone(), Clock::system(), fixed, settings);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let (stop, stopping) = watch::channel(false);
@@ -173,9 +181,20 @@ impl Server {
         let message = Message::text("Free some space");
         let new = NewRun { agent: agent(), session: None, message, once: None };
         let who = Principal::local();
-        let run = self.engine.start(&who, new).await.unwrap();
+        let run = self.engine.submit().start(&who, new).await.unwrap();
         let view = self.engine.reads().settled_run(&who, run, Millis::seconds(30)).await.unwrap();
         HoldId { run, key: view.run.state.holds[0].key }
+    }
+
+    /// A task of an inbox whose worker asks somebody.
+    async fn task_that_asks(&self, reason: &str) -> HoldId {
+        let task = self.post("/api/inboxes/support/tasks", &json!({"type": "ticket", "payload": {}})).await;
+        let claimed = self.post("/api/inboxes/support/claim", &json!({"agentId": "w"})).await;
+        let id = task["id"].as_str().unwrap();
+        let ask = json!({"claimId": claimed["task"]["claimId"], "reason": reason});
+        self.post(&format!("/api/inboxes/support/tasks/{id}/suspend"), &ask).await;
+        let shown = self.engine.reads().load(id.parse().unwrap()).await.unwrap().row.run;
+        HoldId { run: shown.facts.id, key: shown.state.holds[0].key }
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> (u16, String) {
@@ -224,7 +243,7 @@ async fn a_decision_over_the_api_reads_its_run_once() {
         server.post(&format!("/api/v1/holds/{hold}/resolve"), &body).await;
         server.assert_few_reads(&format!("api, {wait}"));
         if wait == "settled" {
-            // Whoever drove the run has left what it came to.
+            // Whoever drove the run has left its outcome.
             assert_eq!(server.store.counted.lock().unwrap().after, Reads::default());
         }
     }
@@ -277,7 +296,7 @@ async fn a_decision_over_older_versions_of_a2a_reads_its_task_once() {
 async fn a_decision_over_teal_reads_its_task_once() {
     let server = Server::new(Call::NeedsApproval).await;
     let hold = server.held().await;
-    let view = server.engine.hold(&Principal::local(), hold).await.unwrap();
+    let view = server.engine.reads().hold(&Principal::local(), hold).await.unwrap();
     let request = view.row.request.unwrap();
     server.store.begin(hold.run);
     let body = json!({"action": "approve"});
@@ -289,17 +308,10 @@ async fn a_decision_over_teal_reads_its_task_once() {
 #[tokio::test]
 async fn an_answer_to_a_task_of_an_inbox_reads_it_once() {
     let server = Server::new(Call::NeedsApproval).await;
-    let task = server.post("/api/inboxes/support/tasks", &json!({"type": "ticket", "payload": {}})).await;
-    let claim = json!({"agentId": "w"});
-    let claimed = server.post("/api/inboxes/support/claim", &claim).await;
-    let id = task["id"].as_str().unwrap();
-    let ask = json!({"claimId": claimed["task"]["claimId"], "reason": "which?"});
-    server.post(&format!("/api/inboxes/support/tasks/{id}/suspend"), &ask).await;
-    let shown = server.engine.load(id.parse().unwrap()).await.unwrap().row.run;
-    let hold = HoldId { run: shown.facts.id, key: shown.state.holds[0].key };
+    let hold = server.task_that_asks("which?").await;
     server.store.begin(hold.run);
     let body = json!({"payload": "B", "holdId": hold.to_string()});
-    server.post(&format!("/api/inboxes/support/tasks/{id}/resume"), &body).await;
+    server.post(&format!("/api/inboxes/support/tasks/{}/resume", hold.run), &body).await;
     server.assert_few_reads("inbox");
 }
 

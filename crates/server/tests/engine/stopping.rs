@@ -3,7 +3,6 @@
 //! The next server goes on at once; it need not wait for leases to run out, and nobody is asked about an outcome.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use standfast_core::command::Choice;
 use standfast_core::hold::HoldKind;
@@ -13,7 +12,7 @@ use standfast_store::Store;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tokio::sync::Notify;
 
-use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};
+use crate::{COMPLETED, HELD, Site, at_work, decision, hold_of, start, until, who};
 
 /// F21: a tool that is at work when the server is asked to stop may finish; the run completes on the next server.
 #[tokio::test]
@@ -22,13 +21,7 @@ async fn a_tool_at_work_finishes_before_the_server_stops() {
     let gate = Arc::new(Notify::new());
     site.gate = Some(gate.clone());
     let first = site.server();
-    let run = start(&first).await;
-    until(&first, run, HELD).await;
-    let hold = hold_of(&first, run, HoldKind::Approval).await;
-    first.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
-    while site.effects().is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let run = at_work(&site, &first).await.run;
     let stopping = tokio::spawn({
         let first = first.clone();
         async move { first.drain(Millis::seconds(20)).await }
@@ -40,8 +33,8 @@ async fn a_tool_at_work_finishes_before_the_server_stops() {
     let late = start(&first).await;
     gate.notify_one();
     stopping.await.unwrap();
-    assert!(first.load(run).await.unwrap().lease.is_none(), "the run is given back");
-    assert!(standfast_core::run::Status::Queued == status(&first.load(late).await.unwrap().row.run));
+    assert!(first.reads().load(run).await.unwrap().lease.is_none(), "the run is given back");
+    assert!(standfast_core::run::Status::Queued == status(&first.reads().load(late).await.unwrap().row.run));
     drop(first);
 
     site.gate = None;
@@ -57,13 +50,7 @@ async fn a_tool_that_does_not_end_in_time_is_asked_about() {
     let mut site = Site::new();
     site.hangs = true;
     let first = site.server();
-    let run = start(&first).await;
-    until(&first, run, HELD).await;
-    let hold = hold_of(&first, run, HoldKind::Approval).await;
-    first.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
-    while site.effects().is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let run = at_work(&site, &first).await.run;
     first.drain(Millis(50)).await;
     drop(first);
     site.hangs = false;
@@ -83,7 +70,7 @@ async fn a_caller_who_waits_is_answered_when_the_server_stops() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
+    engine.submit().decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     let waiting = tokio::spawn({
         let engine = engine.clone();
         async move { engine.reads().settled_run(&who("alice"), run, Millis::seconds(300)).await }

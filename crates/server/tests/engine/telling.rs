@@ -34,7 +34,8 @@ async fn many_subscriptions_to_runs_do_not_hide_how_many_hear_of_everything() {
         assert!(store.put_subscription(new).await.unwrap());
     }
     let webhooks = Webhooks { key: Some(SigningKey::new([7; 32])), ..Webhooks::default() };
-    let engine = Engine::new(store, Clock::system(), Settings { webhooks, ..site.settings() });
+    let engine =
+        Engine::new(store, Clock::system(), crate::fixed(), Settings { webhooks, ..site.settings() });
     let subscribe = async || {
         let url = "https://93.184.216.34/hook".to_owned();
         let new = NewSubscription {
@@ -59,7 +60,8 @@ async fn many_subscriptions_to_runs_do_not_hide_how_many_hear_of_everything() {
 async fn one_owner_does_not_use_up_the_subscriptions_of_all() {
     let (site, store) = (Site::new(), Arc::new(MemoryStore::new()));
     let webhooks = Webhooks { key: Some(SigningKey::new([7; 32])), ..Webhooks::default() };
-    let engine = Engine::new(store, Clock::system(), Settings { webhooks, ..site.settings() });
+    let engine =
+        Engine::new(store, Clock::system(), crate::fixed(), Settings { webhooks, ..site.settings() });
     let admin = |user: &str| Principal { user: UserId::new(user).unwrap(), ..Principal::local() };
     let subscribe = async |who: &Principal, hears: SubscriptionScope| {
         let url = "https://93.184.216.34/hook".to_owned();

@@ -62,7 +62,7 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
         working_directory: Some(data.to_owned()),
         ..CommandOptions::default()
     };
-    let shell = CommandTool::through(options, PathBuf::from(crate::STANDFAST)).unwrap();
+    let shell = CommandTool::through(options, crate::standfast()).unwrap();
     let expiry = HoldPolicy { timeout: Some(behaviour.expiry), ..HoldPolicy::default() };
     let resumed = HoldPolicy { on_timeout: OnTimeout::ResumeWithError, ..expiry.clone() };
     let asks = r#"{"reason": "two invoices", "question": "Which one?"}"#;
@@ -115,9 +115,13 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
     Settings {
         agents: agents.collect(),
         limits: Arc::new(Limits { orphan_margin: Millis(100), ..Limits::default() }),
-        fixed: FixedSettings { lease: behaviour.lease, poll: Millis(50), ..FixedSettings::default() },
         ..Settings::usual()
     }
+}
+
+/// What the process of a server under test has only once.
+pub(crate) fn fixed(behaviour: &Behaviour) -> FixedSettings {
+    FixedSettings { lease: behaviour.lease, poll: Millis(50), ..FixedSettings::default() }
 }
 
 fn name(text: &str) -> ToolName {

@@ -20,7 +20,7 @@ const AT_ONCE: usize = 12;
 /// Fewer where each has a database of its own.
 const AT_ONCE_ON_POSTGRES: usize = 4;
 
-/// What one case came to.
+/// The outcome of one case.
 struct Case {
     violations: Vec<String>,
     did_crash: bool,

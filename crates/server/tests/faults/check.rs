@@ -60,7 +60,7 @@ fn check_store(store: &dyn Store, data: &Path, acked: &[Acked]) -> Vec<String> {
 
 /// `standfast audit verify`, as an operator runs it.
 fn audit(place: &Path) -> Vec<String> {
-    let output = Command::new(crate::STANDFAST).args(["audit", "verify"]).arg(place).output();
+    let output = Command::new(crate::standfast()).args(["audit", "verify"]).arg(place).output();
     match output {
         Ok(output) if output.status.success() => Vec::new(),
         Ok(output) => vec![format!("I8: {}", String::from_utf8_lossy(&output.stdout))],

@@ -28,7 +28,7 @@ use standfast_surfaces::http;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::agents::{Behaviour, SHORT_LEASE, settings};
+use crate::agents::{Behaviour, SHORT_LEASE, fixed, settings};
 use crate::points::{Crashing, Nth, Points};
 
 /// A store of several nodes whose hints are all lost.
@@ -206,7 +206,8 @@ async fn serve_on(data: PathBuf, options: Options) {
     let mut serving = tokio::task::JoinSet::new();
     for _ in 0..options.nodes {
         let settings = Settings { keep_ended: options.keep, ..settings(&data, &options.behaviour, &points) };
-        let engine = Engine::new(store.clone(), Clock::wrong_by(options.wrong_by), settings);
+        let (clock, fixed) = (Clock::wrong_by(options.wrong_by), fixed(&options.behaviour));
+        let engine = Engine::new(store.clone(), clock, fixed, settings);
         // A store that is away is tried again by whoever works.
         let _ = engine.join().await;
         engine.work();

@@ -12,7 +12,7 @@ use standfast_engine::clock::Clock;
 use standfast_engine::{Engine, NewRun};
 use tokio::task::JoinSet;
 
-use crate::agents::{Behaviour, settings};
+use crate::agents::{Behaviour, fixed, settings};
 use crate::child::{Options, local};
 use crate::commands::ended;
 use crate::points::Points;
@@ -74,7 +74,7 @@ pub(crate) async fn fill(
     clock: Clock,
 ) {
     let settings = settings(field.data(), behaviour, &Arc::new(Points::default()));
-    let engine = Engine::new(field.store(), clock, settings);
+    let engine = Engine::new(field.store(), clock, fixed(behaviour), settings);
     let mut filling = JoinSet::new();
     for task in 0..64 {
         let engine = engine.clone();
@@ -82,7 +82,7 @@ pub(crate) async fn fill(
             for _ in (task..count).step_by(64) {
                 let agent = AgentName::new(agent).unwrap();
                 let new = NewRun { agent, session: None, message: Message::text("Go"), once: None };
-                let run = engine.start(&local(), new).await.unwrap();
+                let run = engine.submit().start(&local(), new).await.unwrap();
                 engine.reads().settled_run(&local(), run, Millis::seconds(30)).await.unwrap();
             }
         });

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
-use standfast_engine::settings::Settings;
+use standfast_engine::settings::FixedSettings;
 
 use nodes::Plan;
 use one_node::Database;
@@ -49,8 +49,10 @@ use standfast_store::conformance::cluster::Replication;
 use story::Wish;
 use trouble::Fault;
 
-/// The product's own program.
-pub(crate) const STANDFAST: &str = env!("CARGO_BIN_EXE_standfast");
+/// The product's own program: built by itself, without the mutants of the core.
+pub(crate) fn standfast() -> PathBuf {
+    standfast_testkit::binary::path()
+}
 
 /// A row with the count of a test, and one with its full count.
 type Few = Box<dyn FnOnce() -> Row + Send>;
@@ -165,13 +167,19 @@ fn trials() -> Vec<Trial> {
             Box::new(|| nodes::run(&Plan { clients: 6, ..trouble(60) })),
         ),
         ("f19_after_an_older_backup_nothing_else_runs", Box::new(|| restores::restores(1, File))),
+        ("f19_after_an_older_backup_nothing_else_runs_in_files", Box::new(|| restores::restores(1, Folder))),
         ("f19_after_an_older_dump_nothing_else_runs", Box::new(|| restores::restores(1, Postgres))),
         ("f28_runs_that_wait_cost_a_start_nothing", Box::new(|| paused::paused(400, 1, File))),
+        ("f28_runs_that_wait_cost_a_start_their_rows_in_files", Box::new(|| paused::paused(400, 1, Folder))),
         (
             "f28_runs_that_wait_cost_a_start_nothing_on_postgres",
             Box::new(|| paused::paused(400, 1, Postgres)),
         ),
         ("f31_the_same_load_takes_no_more_and_more", Box::new(|| soak::soak(Duration::from_secs(9), File))),
+        (
+            "f31_the_same_load_takes_no_more_and_more_in_files",
+            Box::new(|| soak::soak(Duration::from_secs(9), Folder)),
+        ),
         ("f20_nodes_with_wrong_clocks_go_by_the_database", Box::new(|| nodes::run(&wrong_clocks(30)))),
         ("nodes_that_hear_no_hint_go_on_all_the_same", Box::new(|| nodes::run(&deaf(30)))),
     ];
@@ -183,7 +191,7 @@ fn three_nodes(cycles: usize) -> Plan {
     let faults = [Fault::Kill, Fault::Kill, Fault::Kill, Fault::Crash];
     let plan = Plan::new("NODES", "three nodes: kill -9, crashes of Postgres", cycles);
     // The lease that the product has when nobody says otherwise.
-    Plan { lease: Settings::usual().fixed.lease, ..plan }.with(&faults)
+    Plan { lease: FixedSettings::default().lease, ..plan }.with(&faults)
 }
 
 /// F4: SIGSTOP past the lease; others take over; SIGCONT.
@@ -198,7 +206,7 @@ fn crashes(cycles: usize) -> Plan {
     Plan::new("F10", "crashes of Postgres under load", cycles).with(&[Fault::Crash])
 }
 
-/// F11: COMMIT is written and nobody hears of it.
+/// F11: COMMIT is written and nobody gets the answer.
 fn lost_answers(cycles: usize) -> Plan {
     let plan =
         Plan { between: (100, 300), nodes: 2, ..Plan::new("F11", "answers of COMMIT are lost", cycles) };
@@ -295,10 +303,13 @@ fn full(arguments: &[String]) -> ExitCode {
         ("F14-FILES", Box::new(move || disk::full_disk(of(100), Folder))),
         ("F21-FILES", Box::new(move || expiry::expiry(of(10_000), Folder))),
         ("F19", Box::new(move || restores::restores(of(20), File))),
+        ("F19-FILES", Box::new(move || restores::restores(of(20), Folder))),
         ("F19-PG", Box::new(move || restores::restores(of(20), Postgres))),
         ("F28", Box::new(move || paused::paused(of(100_000), 5, File))),
+        ("F28-FILES", Box::new(move || paused::paused(of(100_000), 5, Folder))),
         ("F28-PG", Box::new(move || paused::paused(of(100_000), 5, Postgres))),
         ("F31", Box::new(move || soak::soak(Duration::from_secs(of(3_600) as u64), File))),
+        ("F31-FILES", Box::new(move || soak::soak(Duration::from_secs(of(3_600) as u64), Folder))),
         ("F31-PG", Box::new(move || soak::soak(Duration::from_secs(of(3_600) as u64), Postgres))),
         ("F20", Box::new(move || nodes::run(&wrong_clocks(of(200))))),
         ("HINTS", Box::new(move || nodes::run(&deaf(of(200))))),

@@ -1,7 +1,7 @@
 //! F5 through one node: several decide one hold at the same moment on the product itself; whatever the model is asked
 //! with is what was recorded.
 //!
-//! The model and the job's system live here, outside the server: the model calls a tool, then quotes what it was told of
+//! The model and the job's system live here, outside the server: the model calls a tool, then quotes what it got of
 //! it, and every request to it is kept. The lease lasts half an hour, so a run that nobody works on any more after a
 //! lost race is never over in time.
 
@@ -323,7 +323,7 @@ async fn begin_job(State(outside): State<Outside>, Json(body): Json<Value>) -> J
     Json(json!({"async": true}))
 }
 
-/// Calls the tool of the agent, then quotes what it was told of the call.
+/// Calls the tool of the agent, then quotes what it got of the call.
 async fn reply(
     State(outside): State<Outside>,
     Route(agent): Route<String>,

@@ -1,7 +1,7 @@
 //! Somebody who stands between the nodes and Postgres, loses answers, and leads to another Postgres when told to.
 //!
 //! While it is deaf in one direction, what nodes say still reaches the database and is done there; what the database
-//! answers is lost, and the connection ends. So a COMMIT is written and nobody hears of it (F11).
+//! answers is lost, and the connection ends. So a COMMIT is written and nobody gets the answer (F11).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};

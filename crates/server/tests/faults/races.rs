@@ -1,6 +1,6 @@
 //! F5 to F8: who decides first. Two engines share one store, each behind its own address.
 //!
-//! Whatever arrives at the same moment: one decision counts, everybody else is told which, a call runs once, and no
+//! Whatever arrives at the same moment: one decision counts, everybody else gets that one, a call runs once, and no
 //! answer is a server's error.
 
 use std::sync::Arc;
@@ -135,7 +135,7 @@ async fn one_race(
     expiry: Millis,
 ) -> (Vec<String>, Vec<Acked>) {
     let (mut begin, (mut run, mut hold)) = (now(), held(&nodes[0], agent).await);
-    // On a slow machine its time may have run out before anybody heard of it: then there is nothing to race for.
+    // On a slow machine its time may have run out before anybody learned of it: then there is nothing to race for.
     while hold.is_empty() && acts.contains(&Act::Expiry) {
         (begin, (run, hold)) = (now(), held(&nodes[0], agent).await);
     }

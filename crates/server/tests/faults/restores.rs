@@ -64,9 +64,18 @@ async fn round(field: &mut Field, seed: u64) -> Round {
         begun(story, &server.http()).await;
     }
     let done = usize::try_from(random.below(early.len() as u64)).unwrap_or(0);
+    all_live(early.get_mut(..done).unwrap_or_default(), &server.http(), field).await;
+    let backup = match field.kept() {
+        Kept::File | Kept::Postgres => field.back_up(),
+        // A folder of files is copied while no server writes to it.
+        Kept::Folder => {
+            server.kill();
+            let backup = field.back_up();
+            server = field.start(&Options::default());
+            backup
+        }
+    };
     let http = server.http();
-    all_live(early.get_mut(..done).unwrap_or_default(), &http, field).await;
-    let backup = field.back_up();
     all_live(late, &http, field).await;
     all_live(early, &http, field).await;
     server.kill();

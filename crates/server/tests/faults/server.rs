@@ -63,7 +63,7 @@ impl Server {
 
     /// Starts the product itself: with its embedded demo on a file, or with an agent of a configuration on this store.
     pub(crate) fn product(data: &Path, store: Option<&str>) -> Server {
-        let mut command = Command::new(crate::STANDFAST);
+        let mut command = Command::new(crate::standfast());
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
         if let Some(store) = store {
             std::fs::write(data.join("script.yaml"), SCRIPT).unwrap();
@@ -78,7 +78,7 @@ impl Server {
     pub(crate) fn configured(data: &Path, configuration: &str) -> Server {
         let file = data.join("standfast.yaml");
         std::fs::write(&file, configuration).unwrap();
-        let mut command = Command::new(crate::STANDFAST);
+        let mut command = Command::new(crate::standfast());
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
         command.current_dir(data).arg("--config").arg(file);
         Server::started(command, data, 1, standfast_testkit::process::GREETING)

@@ -1,7 +1,8 @@
 //! Where a row is played: on a file or a folder of files, with two engines in one process; or on Postgres, with a process
 //! for each node.
 //!
-//! A row that says nothing of its store is played on a file and on Postgres, and those of crashes and races on a folder too. Each field is a fresh directory, and a fresh database.
+//! A row that says nothing of its store is played on a file, on a folder and on Postgres. Each field is a fresh directory, and
+//! a fresh database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,10 +55,28 @@ fn in_folder(in_file: &'static str) -> &'static str {
         "F7-FILES",
         "F8-FILES",
         "F14-FILES",
+        "F19-FILES",
         "F21-FILES",
+        "F28-FILES",
+        "F31-FILES",
     ];
     let is_it = |name: &&'static str| name.strip_suffix("-FILES") == Some(in_file);
     names.into_iter().find(is_it).unwrap_or(in_file)
+}
+
+/// Copies a folder with everything below it.
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (entry, is_folder) =
+            entry.map(|entry| (entry.path(), entry.file_type().unwrap().is_dir())).unwrap();
+        let copy = to.join(entry.file_name().unwrap());
+        if is_folder {
+            copy_folder(&entry, &copy);
+        } else {
+            std::fs::copy(&entry, &copy).unwrap();
+        }
+    }
 }
 
 /// What a field was at some moment.
@@ -109,10 +128,16 @@ impl Field {
         }
     }
 
-    /// A copy of everything, made while servers run, as an operator makes it.
+    /// What keeps the runs here.
+    pub(crate) fn kept(&self) -> Kept {
+        self.kept
+    }
+
+    /// A copy of everything, made as an operator makes it: while servers run, but for a folder of files.
     pub(crate) fn back_up(&self) -> Backup {
         let file = self.data().join(format!("backup-{}", self.url.is_some()));
         match &self.url {
+            None if self.kept == Kept::Folder => copy_folder(&self.data().join(FOLDER), &file),
             None => {
                 let live = rusqlite::Connection::open(self.data().join("standfast.db")).unwrap();
                 live.execute("VACUUM INTO ?1", [file.to_string_lossy()]).unwrap();
@@ -125,6 +150,11 @@ impl Field {
     /// Puts a backup in the place of what is there. No server may run.
     pub(crate) fn restore(&mut self, backup: &Backup) {
         match &mut self.url {
+            None if self.kept == Kept::Folder => {
+                let folder = self.data.path().join(FOLDER);
+                std::fs::remove_dir_all(&folder).unwrap();
+                copy_folder(&backup.file, &folder);
+            }
             None => {
                 for old in ["standfast.db", "standfast.db-wal", "standfast.db-shm"] {
                     let _ = std::fs::remove_file(self.data.path().join(old));

@@ -194,7 +194,7 @@ async fn read_count(http: &Http) -> u64 {
     body.as_u64().unwrap()
 }
 
-/// Connects and reads until the hold was heard of.
+/// Connects and reads until the hold was seen.
 async fn reader(address: &str, run: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!(

@@ -31,7 +31,8 @@ pub(crate) fn issuer(provider: &Provider) -> Issuer {
         tenant_claim: None,
     };
     let (refresh, max_age) = (Millis::seconds(900), Millis::hours(24));
-    Issuer::new(IssuerSettings { jwks_url: provider.jwks_url(), refresh, max_age, rules }).unwrap()
+    let jwks_url = Some(provider.jwks_url());
+    Issuer::new(IssuerSettings { jwks_url, refresh, max_age, rules, sign_in: None }).unwrap()
 }
 
 /// Claims of Ann, with these beside or instead.

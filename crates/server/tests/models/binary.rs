@@ -254,7 +254,7 @@ fn an_agent_has_budgets_of_its_own() {
     }
 }
 
-/// F26: arguments that break the schema that the model was told reach no person and no tool. The model is told where they
+/// F26: arguments that break the schema that the model was given reach no person and no tool. The model gets the place where they
 /// break it, and repairs them; one that never does is ended by its budget.
 #[test]
 fn arguments_that_break_the_schema_are_repaired_by_the_model() {

@@ -26,7 +26,7 @@ fn finished(pieces: &[&str], reason: &str) -> String {
     stream
 }
 
-/// F26: every answer that is no reply has a word of its own, says whether asking again can help, and never the key.
+/// F26: every answer that is not a reply has a word of its own, says whether asking again can help, and never the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_failure_has_its_own_end() {
     let error = |status, body| Answer::error(status, "", body);

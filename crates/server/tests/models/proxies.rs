@@ -49,7 +49,7 @@ fn a_provider_that_is_excepted_is_asked_directly() {
     assert!(proxy.requests().is_empty());
 }
 
-/// A variable that is no address is a mistake that is told, not a way around the proxy.
+/// A variable that is not an address is a mistake that is reported, not a way around the proxy.
 #[test]
 fn a_proxy_that_is_none_is_refused() {
     let said = check("https://models.example.invalid/v1", &[("HTTPS_PROXY", "://ann:canary@")]);

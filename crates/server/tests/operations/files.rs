@@ -15,30 +15,26 @@ const START: &str = r#"{"input": "Free some space"}"#;
 /// How often a condition is looked at before a test gives up on it.
 const LOOKS: usize = 200;
 
-impl Server {
-    async fn started_run(&self) -> u16 {
-        let url = format!("{}/api/v1/agents/ops/runs", self.program.base);
-        let request = self.client.post(url).header("content-type", "application/json").body(START);
-        request.timeout(Duration::from_secs(30)).send().await.unwrap().status().as_u16()
-    }
+async fn started_run(server: &Server) -> u16 {
+    let body = serde_json::from_str(START).unwrap();
+    server.ask("POST", "/api/v1/agents/ops/runs", Some(body)).await.0
+}
 
-    /// What `/readyz` answers.
-    async fn readiness(&self) -> (u16, String) {
-        let request = self.client.get(format!("{}/readyz", self.program.base));
-        let response = request.timeout(Duration::from_secs(30)).send().await.unwrap();
-        (response.status().as_u16(), response.text().await.unwrap())
-    }
+/// What `/readyz` answers.
+async fn readiness(server: &Server) -> (u16, String) {
+    let answer = server.http.get("/readyz").await;
+    (answer.status, answer.text)
+}
 
-    async fn until_readiness(&self, wanted: u16) -> String {
-        for _ in 0..LOOKS {
-            let (status, text) = self.readiness().await;
-            if status == wanted {
-                return text;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+async fn until_readiness(server: &Server, wanted: u16) -> String {
+    for _ in 0..LOOKS {
+        let (status, text) = readiness(server).await;
+        if status == wanted {
+            return text;
         }
-        panic!("/readyz never answered {wanted}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    panic!("/readyz never answered {wanted}");
 }
 
 fn delete(data: &Path, names: &[&str]) {
@@ -49,7 +45,7 @@ fn delete(data: &Path, names: &[&str]) {
 
 /// F16, I1: eight starts after the files were deleted: not one is acknowledged, `/readyz` is red, and the log says why.
 #[tokio::test]
-async fn nothing_is_acknowledged_into_a_deleted_database() {
+async fn f16_nothing_is_acknowledged_into_a_deleted_database() {
     for names in [
         &["standfast.db", "standfast.db-wal", "standfast.db-shm"][..],
         &["standfast.db"],
@@ -57,14 +53,14 @@ async fn nothing_is_acknowledged_into_a_deleted_database() {
     ] {
         let data = tempfile::tempdir().unwrap();
         let server = serve(data.path());
-        assert_eq!(server.started_run().await, 201);
-        assert_eq!(server.readiness().await.0, 200);
+        assert_eq!(started_run(&server).await, 201);
+        assert_eq!(readiness(&server).await.0, 200);
         delete(data.path(), names);
         for _ in 0..8 {
-            let status = server.started_run().await;
+            let status = started_run(&server).await;
             assert!(status >= 500, "{names:?}: a start is answered with {status}");
         }
-        let (status, why) = server.readiness().await;
+        let (status, why) = readiness(&server).await;
         assert_eq!(status, 503, "{names:?}: {why}");
         assert!(why.contains("was deleted or moved while the server had it open"), "{names:?}: {why}");
         let said = log(data.path());
@@ -78,7 +74,7 @@ async fn readiness_notices_deleted_files_by_itself() {
     let data = tempfile::tempdir().unwrap();
     let server = serve(data.path());
     delete(data.path(), &["standfast.db", "standfast.db-wal", "standfast.db-shm"]);
-    let why = server.until_readiness(503).await;
+    let why = until_readiness(&server, 503).await;
     assert!(why.contains("was deleted or moved while the server had it open"), "{why}");
 }
 
@@ -95,7 +91,7 @@ async fn a_linked_file_admits_no_second_server() {
     std::fs::hard_link(data.path().join("standfast.db"), other.path().join("standfast.db")).unwrap();
     let second = refused(other.path());
     assert!(second.contains("it has more than one name"), "{second}");
-    assert_eq!(server.started_run().await, 201);
+    assert_eq!(started_run(&server).await, 201);
 }
 
 /// What a server says that does not start.
@@ -111,7 +107,7 @@ fn refused(data: &Path) -> String {
 async fn what_is_stored_is_for_the_servers_own_eyes() {
     let data = tempfile::tempdir().unwrap();
     let server = serve(data.path());
-    assert_eq!(server.started_run().await, 201);
+    assert_eq!(started_run(&server).await, 201);
     for name in ["standfast.db", "standfast.db-wal", "standfast.db-shm", "standfast.db.lock"] {
         let mode = std::fs::metadata(data.path().join(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "{name} has mode {mode:o}");
@@ -150,15 +146,15 @@ async fn readiness_is_red_on_a_full_disk() {
         return;
     };
     let server = serve(disk.path());
-    assert_eq!(server.started_run().await, 201);
-    assert_eq!(server.readiness().await.0, 200);
+    assert_eq!(started_run(&server).await, 201);
+    assert_eq!(readiness(&server).await.0, 200);
     let filler = disk.path().join("filler");
     let mut fill = Command::new("dd");
     fill.args(["if=/dev/zero", "bs=64k", &format!("of={}", filler.display())]);
     assert!(!fill.output().unwrap().status.success(), "the disk takes more than it has");
-    let why = server.until_readiness(503).await;
+    let why = until_readiness(&server, 503).await;
     assert!(why.contains("is full"), "{why}");
     std::fs::remove_file(&filler).unwrap();
-    server.until_readiness(200).await;
-    assert_eq!(server.started_run().await, 201);
+    until_readiness(&server, 200).await;
+    assert_eq!(started_run(&server).await, 201);
 }

@@ -14,7 +14,7 @@ async fn s3_21_writable_directories_can_be_changed() {
         let place = Place::new();
         let more = place.at("other-tenant");
         let options = CommandOptions { writable: vec![more.clone()], ..place.options() };
-        let Some(tool) = who.tool(&place, options) else { return };
+        let Some(tool) = who.tool(&place, options) else { continue };
         let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&more).unwrap());
         let script = format!(
             "set -e; cd {}; cat theirs.txt; rm theirs.txt; mkdir made; echo x > made/x; chmod 700 made; touch -d 2001-01-01 made/x",
@@ -33,12 +33,12 @@ async fn s3_21_writable_directories_can_be_changed() {
     }
 }
 
-/// S3-21: what the sandbox refuses is told as that, with the path and the key; a command that fails by itself has no note.
+/// S3-21: what the sandbox refuses is reported as that, with the path and the key; a command that fails by itself has no note.
 #[tokio::test]
 async fn s3_21_a_refusal_is_told_as_the_sandboxs() {
     for who in Who::all() {
         let place = Place::new();
-        let Some(tool) = who.tool(&place, place.options()) else { return };
+        let Some(tool) = who.tool(&place, place.options()) else { continue };
         let theirs = place.at("other-tenant/theirs.txt");
         let python = "import urllib.request; urllib.request.urlopen('http://127.0.0.1:1/')";
         for (script, words) in [

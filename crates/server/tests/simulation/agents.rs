@@ -76,16 +76,13 @@ pub(crate) fn settings(sim: &Arc<Sim>, seat: usize, life: u64, clock: &Clock) ->
     tools.insert(tool_name(DELEGATE), (asks.spec(None), Arc::new(asks)));
     let agents = [(clerk(), tools), (helper(), helper_tools)];
     let agents = agents.into_iter().map(|(name, tools)| (name.clone(), Arc::new(agent(sim, name, tools))));
-    Settings {
-        agents: agents.collect(),
-        limits: Arc::new(Limits::default()),
-        fixed: FixedSettings {
-            lease: LEASE,
-            poll: if sim.blind == Blind::ToTime { NEVER } else { POLL },
-            ..FixedSettings::default()
-        },
-        ..Settings::usual()
-    }
+    Settings { agents: agents.collect(), limits: Arc::new(Limits::default()), ..Settings::usual() }
+}
+
+/// What the process of a node has only once.
+pub(crate) fn fixed(sim: &Sim) -> FixedSettings {
+    let poll = if sim.blind == Blind::ToTime { NEVER } else { POLL };
+    FixedSettings { lease: LEASE, poll, ..FixedSettings::default() }
 }
 
 fn agent(sim: &Arc<Sim>, name: AgentName, tools: BTreeMap<ToolName, (ToolSpec, Arc<dyn Tool>)>) -> Agent {

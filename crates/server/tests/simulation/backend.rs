@@ -1,7 +1,7 @@
 //! Where the runs of a simulation are kept: in memory, or in a real SQLite file that survives whoever had it open.
 //!
 //! The second is for power cuts: the files are taken as they lie there, as a process that was killed leaves them, and
-//! opened anew by whoever comes next.
+//! opened again by whoever comes next.
 
 use std::path::Path;
 use std::sync::Arc;

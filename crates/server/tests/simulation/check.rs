@@ -37,7 +37,7 @@ pub(crate) fn all_is_over(sim: &Sim) -> bool {
     runs(sim).iter().all(|(_, status)| matches!(status, Some(Status::Ended(_)) | None))
 }
 
-/// Everything that is wrong with what a simulation came to.
+/// Everything that is wrong with the outcome of a simulation.
 pub(crate) fn check(sim: &Sim) -> Vec<String> {
     let (mut wrong, mut logs, mut start_by) = (Vec::new(), HashMap::new(), StartBy::new());
     let mut events = Vec::new();

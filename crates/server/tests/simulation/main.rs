@@ -37,7 +37,7 @@ const MANY: u64 = 10_000;
 const FEW_CUTS: u64 = 12;
 const MANY_CUTS: u64 = 400;
 const CUTS: How = How { ground: Ground::Sqlite, ..How::USUAL };
-/// The same where no node ever hears of another: everything happens, only later.
+/// The same where no node ever learns of another: everything happens, only later.
 const FEW_DEAF: u64 = 60;
 const MANY_DEAF: u64 = 1_000;
 const DEAF: How = How { hints: Hints::None, ..How::USUAL };

@@ -17,7 +17,7 @@ use standfast_core::project::HoldRow;
 use standfast_core::refusal::Refusal;
 use standfast_core::time::Millis;
 use standfast_engine::auth::Principal;
-use standfast_engine::{Decision, Engine, EngineError, HoldList, IdempotencyKey, NewRun};
+use standfast_engine::{Decision, Engine, EngineError, HoldList, HoldListPart, IdempotencyKey, NewRun};
 
 use crate::agents;
 use crate::check;
@@ -188,7 +188,8 @@ async fn begin(sim: &Arc<Sim>, key: String) {
         let once = IdempotencyKey::new("start", key.clone(), digest::of_bytes(key.as_bytes()));
         let new =
             NewRun { agent: agents::clerk(), session: None, message: Message::text(&key), once: Some(once) };
-        let answer = ask(sim, seat, |engine| async move { engine.start(&who(OWNER), new).await }).await;
+        let answer =
+            ask(sim, seat, |engine| async move { engine.submit().start(&who(OWNER), new).await }).await;
         sim.tell(|| format!("{OWNER} begins {key} at {seat}: {answer:?}"));
         if let Some(Ok(run)) = answer {
             sim.acked.lock().unwrap().push(Acked::Started { run, key: key.clone() });
@@ -203,7 +204,15 @@ async fn begin(sim: &Arc<Sim>, key: String) {
 }
 
 async fn open_holds(sim: &Arc<Sim>, seat: usize, person: &'static str) -> Vec<HoldRow> {
-    let list = HoldList { kind: None, agent: None, tool: None, session: None, cursor: None, limit: 50 };
+    let list = HoldList {
+        kind: None,
+        agent: None,
+        tool: None,
+        session: None,
+        part: HoldListPart::All,
+        cursor: None,
+        limit: 50,
+    };
     let page = ask(sim, seat, |engine| async move { engine.reads().holds(&who(person), list).await }).await;
     page.and_then(Result::ok).map(|page| page.items).unwrap_or_default()
 }
@@ -279,7 +288,8 @@ async fn decide(
         IdempotencyKey::new(format!("decide/{hold}"), key, digest::of_bytes(format!("{wanted:?}").as_bytes()))
     });
     let decision = Decision { hold, wanted: wanted.clone(), digest: None, revision: None, once };
-    let answer = ask(sim, seat, |engine| async move { engine.decide(&who(person), decision).await }).await;
+    let answer =
+        ask(sim, seat, |engine| async move { engine.submit().decide(&who(person), decision).await }).await;
     let word_ = wish(&wanted);
     sim.tell(|| format!("{person} decides {word_} on {hold} at {seat} with {key:?}: {answer:?}"));
     let acked = match answer {
@@ -306,7 +316,8 @@ async fn decide(
 
 async fn cancel(sim: &Arc<Sim>, seat: usize, run: RunId) {
     let answer =
-        ask(sim, seat, |engine| async move { engine.cancel(&who(OWNER), run, None, None).await }).await;
+        ask(sim, seat, |engine| async move { engine.submit().cancel(&who(OWNER), run, None, None).await })
+            .await;
     sim.tell(|| format!("{OWNER} cancels {run} at {seat}: {answer:?}"));
     if let Some(Ok(_)) = answer {
         sim.acked.lock().unwrap().push(Acked::Canceled { run });
@@ -316,6 +327,7 @@ async fn cancel(sim: &Arc<Sim>, seat: usize, run: RunId) {
 async fn say(sim: &Arc<Sim>, seat: usize, run: RunId) {
     let on_hold = if sim.one_in(2) { OnHold::Supersede } else { OnHold::Refuse };
     let say = Say { message: Message::text("by the way"), on_hold };
-    let answer = ask(sim, seat, |engine| async move { engine.say(&who(OWNER), run, say, None).await }).await;
+    let answer =
+        ask(sim, seat, |engine| async move { engine.submit().say(&who(OWNER), run, say, None).await }).await;
     sim.tell(|| format!("{OWNER} says something to {run} at {seat}: {answer:?}"));
 }

@@ -20,8 +20,8 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_store::conformance::support::{block_on, events_of};
 use standfast_store::{
     Answer, AuditLayer, Batch, Claim, ClaimedRun, Counts, DeliveryLayer, Heartbeat, HoldQuery,
-    IdempotencyLayer, InboxCounts, KeyNote, KeyRecord, Layer, NodeRow, Page, RunLayer, RunQuery, SecretLayer,
-    SessionLayer, ShardSet, Store, StoreError, StoredRun, WorkLayer,
+    IdempotencyLayer, InboxCounts, KeyNote, KeyQuery, KeyRecord, Layer, NodeRow, Page, RunLayer, RunQuery,
+    SecretLayer, SessionLayer, ShardSet, Store, StoreError, StoredRun, WorkLayer,
 };
 use tokio::sync::{broadcast, oneshot};
 
@@ -316,6 +316,10 @@ impl WorkLayer for Wire {
 impl IdempotencyLayer for Wire {
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
         self.ask("key", Kind::Look, move |store| store.find_key(tenant, key))
+    }
+
+    fn keys_under(&self, query: KeyQuery) -> Answer<Vec<(String, KeyRecord)>> {
+        self.ask("keys", Kind::Look, move |store| store.keys_under(query))
     }
 
     fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {

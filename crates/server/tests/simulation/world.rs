@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::Entry;
 use standfast_engine::Engine;
-use standfast_engine::clock::{Clock, Standing};
+use standfast_engine::clock::{Clock, ManualClock};
 use standfast_store::conformance::random::Random;
 use standfast_store::conformance::registry::Registry;
 use standfast_store::{Heartbeat, ShardSet, Store};
@@ -47,7 +47,7 @@ pub(crate) struct How {
     pub(crate) blind: Blind,
     /// Where runs are kept.
     pub(crate) ground: Ground,
-    /// Whether nodes hear of each other.
+    /// Whether nodes learn of each other.
     pub(crate) hints: Hints,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Seat {
 pub(crate) struct Live {
     pub(crate) engine: Engine,
     pub(crate) clock: Clock,
-    time: Arc<Standing>,
+    time: Arc<ManualClock>,
     /// How far its clock is ahead.
     skew: i64,
     /// What other nodes tell it.
@@ -128,7 +128,7 @@ pub(crate) struct Sim {
     pub(crate) clock: Clock,
     disk: Mutex<Disk>,
     pub(crate) rates: Rates,
-    time: Arc<Standing>,
+    time: Arc<ManualClock>,
     pub(crate) blind: Blind,
     hints: Hints,
     /// Which nodes are there, and which shards are whose.
@@ -178,7 +178,7 @@ pub(crate) fn play(seed: u64, how: How) -> Report {
 impl Sim {
     fn new(seed: u64, how: How) -> Arc<Sim> {
         let mut random = Random::new(seed);
-        let time = Arc::new(Standing::seeded(BEGIN, random.next_number()));
+        let time = Arc::new(ManualClock::seeded(BEGIN, random.next_number()));
         let rates = Rates {
             lost: *random.pick(&[0, 40, 15, 8]),
             crash: *random.pick(&[0, 120, 50, 25]),
@@ -423,14 +423,15 @@ impl Sim {
     fn start(self: &Arc<Sim>, seat: usize) {
         let skew = self.span(2 * SKEW).0 - SKEW;
         let seed = self.next_number();
-        let time = Arc::new(Standing::seeded(self.now().plus(Millis(skew)), seed));
+        let time = Arc::new(ManualClock::seeded(self.now().plus(Millis(skew)), seed));
         let clock = Clock::Virtual(time.clone());
         let mut seated = self.seats[seat].lock().unwrap();
         seated.life += 1;
         let life = seated.life;
         let (hints, _) = broadcast::channel(HINTS_BEHIND);
         let wire = Wire::new(self.clone(), seat, life, hints.clone());
-        let engine = Engine::new(Arc::new(wire), clock.clone(), agents::settings(self, seat, life, &clock));
+        let settings = agents::settings(self, seat, life, &clock);
+        let engine = Engine::new(Arc::new(wire), clock.clone(), agents::fixed(self), settings);
         seated.live = Some(Live { engine: engine.clone(), clock, time, skew, hints, gone: Arc::default() });
         drop(seated);
         self.tell(|| format!("node {seat} starts, its clock is {skew} ms ahead"));

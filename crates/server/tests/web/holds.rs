@@ -75,8 +75,10 @@ async fn every_question_has_its_form() {
         ("field-3", ""),
     ];
     assert_eq!(alice.decide(hold, &right).await.status, 303);
-    let page = alice.get(&format!("/runs/{run}")).await;
+    let page = alice.get(&format!("/approve/{hold}")).await;
     page.says("{&quot;amount&quot;: 12.50, &quot;currency&quot;: &quot;CHF&quot;, &quot;paid&quot;: true}");
+    // The timeline has the same as a tree, with the number as it was written.
+    alice.get(&format!("/runs/{run}")).await.says("<dt>amount</dt>").says("12.50");
 
     let (_, hold) = site.held("number").await;
     assert_eq!(alice.decide(hold, &[("decision", "fields"), ("field-0", "0")]).await.status, 422);

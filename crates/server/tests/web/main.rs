@@ -152,7 +152,7 @@ async fn what_is_shown_is_what_runs() {
     );
     assert_eq!(site.effects(), [ARGUMENTS]);
     let decided = alice.get(&format!("/approve/{hold}")).await;
-    decided.says("Approved").says("by <strong>alice</strong>").says("It ran.").says("Attempt 1 at");
+    decided.says("Approved").says("by <strong>alice</strong>").says("It ran.").says("Attempt 1 <time");
     decided.does_not_say("<form").does_not_say("<button");
 
     let timeline = alice.get(&format!("/runs/{run}")).await;
@@ -269,7 +269,7 @@ async fn a_run_is_started_and_canceled_from_a_page() {
     let run: RunId = path.strip_prefix("/runs/").unwrap().parse().unwrap();
     let page = alice.get(&path).await;
     page.says("Waiting for a person").says("Free\nspace").says("Cancel this run").says("/approve/hold_");
-    let hold = HoldId { run, key: site.engine.load(run).await.unwrap().row.run.state.holds[0].key };
+    let hold = HoldId { run, key: site.engine.reads().load(run).await.unwrap().row.run.state.holds[0].key };
     let canceled = alice.post(&format!("{path}/cancel"), &[("reason", "changed <my> mind")]).await;
     assert_eq!(canceled.status, 303);
     alice.get(&path).await.says("Canceled").says("changed &lt;my&gt; mind").does_not_say("<form");
@@ -341,7 +341,7 @@ async fn decided_holds_are_in_the_history() {
     let (_, hold) = site.held("ops").await;
     let (run, withdrawn) = site.held("options").await;
     assert_eq!(alice.decide(hold, &[("decision", "deny"), ("reason", "no")]).await.status, 303);
-    site.engine.cancel(&site::who("alice"), run, None, None).await.unwrap();
+    site.engine.submit().cancel(&site::who("alice"), run, None, None).await.unwrap();
     let all = alice.get("/history").await;
     all.says(&hold.to_string()).says(&withdrawn.to_string()).says("Denied").says("Withdrawn");
     let denied = alice.get("/history?outcome=denied&by=alice&tool=delete_file").await;

@@ -122,14 +122,10 @@ impl Site {
         });
         let access = Access { auth: Auth::Keys, ..Access::default() };
         let agents = BTreeMap::from(agents);
-        let settings = Settings {
-            agents,
-            access,
-            fixed: FixedSettings { poll: Millis(50), ..FixedSettings::default() },
-            ..Settings::usual()
-        };
+        let settings = Settings { agents, access, ..Settings::usual() };
+        let fixed = FixedSettings { poll: Millis(50), ..FixedSettings::default() };
         let store = Arc::new(store);
-        let engine = Engine::new(store.clone(), clock, settings);
+        let engine = Engine::new(store.clone(), clock, fixed, settings);
         engine.work();
         let (stop, stopping) = watch::channel(false);
         Site { directory, store, engine, _stop: stop, stopping }
@@ -160,7 +156,7 @@ impl Site {
             message: Message::text("<script>alert(1)</script>"),
             once: None,
         };
-        let run = self.engine.start(&who("alice"), new).await.unwrap();
+        let run = self.engine.submit().start(&who("alice"), new).await.unwrap();
         let view = self.engine.reads().settled_run(&who("alice"), run, Millis::seconds(30)).await.unwrap();
         (run, HoldId { run, key: view.run.state.holds[0].key })
     }
@@ -171,7 +167,7 @@ impl Site {
     }
 
     pub(crate) async fn seq(&self, run: RunId) -> u64 {
-        self.engine.load(run).await.unwrap().row.run.state.seq.0
+        self.engine.reads().load(run).await.unwrap().row.run.state.seq.0
     }
 }
 

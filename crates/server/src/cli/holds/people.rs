@@ -1,4 +1,4 @@
-//! Who is asked about a hold: assign, take, release, delegate, reopen; and how the vote stands.
+//! Who is asked about a hold: assign, take, release, delegate, reopen, ask again; and how the vote stands.
 //!
 //! None of it decides anything. Deciding is `holds.rs`.
 
@@ -80,6 +80,18 @@ pub(super) fn reopen(wanted: &Reopen) -> ExitCode {
     let Reopen { id, until, asking } = wanted;
     let body = serde_json::to_string(&Body { expires_at: until.as_deref() }).unwrap_or_default();
     change(asking, id, "reopen", &body)
+}
+
+/// Has a call asked about again, and prints what is asked now.
+pub(super) fn ask_again(asking: &ServerArgs, id: &str) -> ExitCode {
+    ask(asking, |server| {
+        let id = whole_id(server, id)?;
+        let text = server.post(&format!("/holds/{}/ask-again", segment(&id)), "{}", Patience::Usual)?;
+        match server.form {
+            Form::Json => Ok::<String, Failure>(text),
+            Form::Text => Ok(read::<DecisionResponse>(&text)?.hold.page()),
+        }
+    })
 }
 
 /// Asks the server for one of these, and prints who is asked now.

@@ -329,23 +329,48 @@ fn difference(before: &str, after: &str) -> String {
     gone.chain(come.iter().map(|line| format!("+ {line}\n"))).collect()
 }
 
-/// The plugin for opencode: it throws where the answer is no, so that the call does not run.
+/// The plugin for opencode: it throws where the answer is no, so that the call does not run. It waits without blocking opencode, which
+/// draws, answers and can be interrupted meanwhile.
 const PLUGIN: &str = r#"// Asks Standfast before a tool runs, and tells it what came of it: standfast hook --client opencode
-import { spawnSync } from "node:child_process"
+import { spawn } from "node:child_process"
 
-const ask = (event) => {
-  const done = spawnSync("standfast", ["hook", "--client", "opencode", "--wait", "86000"], {
-    input: JSON.stringify(event), encoding: "utf8",
-  })
-  if (done.error || done.status !== 0) {
-    throw new Error((done.stderr || String(done.error)).trim())
-  }
-  return JSON.parse(done.stdout.trim() || "{}")
+// The hooks that wait for a decision, each with its session.
+const waiting = new Map()
+
+const giveUp = (session) => {
+  for (const [hook, itsSession] of waiting) if (session === undefined || session === itsSession) hook.kill()
 }
+process.on("exit", () => giveUp())
+
+const ask = (event) => new Promise((resolve, reject) => {
+  const hook = spawn("standfast", ["hook", "--client", "opencode", "--wait", "86000"])
+  if (event.event === "tool.execute.before") waiting.set(hook, event.sessionID)
+  let said = ""
+  let problems = ""
+  hook.stdout.on("data", (text) => { said += text })
+  hook.stderr.on("data", (text) => { problems += text })
+  hook.stdin.on("error", () => {})
+  hook.on("error", reject)
+  hook.on("close", (status) => {
+    waiting.delete(hook)
+    try {
+      if (status !== 0) throw new Error(problems.trim() || "Standfast could not be asked: its hook was ended")
+      resolve(JSON.parse(said.trim() || "{}"))
+    } catch (error) {
+      reject(error)
+    }
+  })
+  hook.stdin.end(JSON.stringify(event))
+})
 
 export const Standfast = async () => ({
+  // Nobody waits for a call of a session that was interrupted: it does not run, and the request stays open.
+  event: async ({ event }) => {
+    const ended = event.type === "session.idle" || event.type === "session.error"
+    if (ended && event.properties?.sessionID) giveUp(event.properties.sessionID)
+  },
   "tool.execute.before": async (input, output) => {
-    const said = ask({
+    const said = await ask({
       event: "tool.execute.before", sessionID: input.sessionID, callID: input.callID, tool: input.tool, args: output.args,
     })
     if (said.decision === "deny") throw new Error(said.reason)
@@ -356,7 +381,7 @@ export const Standfast = async () => ({
     }
   },
   "tool.execute.after": async (input, output) => {
-    ask({
+    await ask({
       event: "tool.execute.after", sessionID: input.sessionID, callID: input.callID, tool: input.tool, args: input.args ?? {},
       output: output.output ?? "",
     })

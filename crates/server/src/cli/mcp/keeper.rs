@@ -1,7 +1,7 @@
 //! What a call of an MCP client needs before it may run: a gate on a Standfast server, a decision, a start; and its outcome after it.
 //!
-//! Where the server cannot be asked nothing runs, and the model is told so. Giving up waiting leaves the gate open. The lines of the
-//! protocol are `message.rs`; what comes between the two ends is `link.rs`.
+//! Where the server cannot be asked nothing runs, and the model is told so. Giving up waiting leaves the gate open. How a call that
+//! waits is shown is `standfast_surfaces::mcp::ladder`; what comes between the two ends is `link.rs`.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use serde_json::{Value, json};
 use standfast_core::digest::{self, Digest};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::clock::{Clock, random_bytes};
+use standfast_surfaces::http::rfc3339;
+use standfast_surfaces::mcp::ladder::{self, Reach, Rung, STRETCH};
+use standfast_surfaces::mcp::message::{CallRequest, ListedTool, StateChange};
+use standfast_surfaces::mcp::profile::ClientProfile;
 
 use super::super::client::{Failure, Patience, Server, segment};
 use super::in_words;
-use super::message::{CallRequest, ListedTool};
 use super::waiting::WaitingCalls;
 
-/// How long one look at a gate waits.
-const STRETCH: Millis = Millis::seconds(10);
+/// How long one look at a gate waits while the client's user is asked something.
+const SHORT_STRETCH: Millis = Millis::seconds(2);
 
 /// How long a server that is away is waited for: it may be restarting.
 const AWAY: Millis = Millis::seconds(60);
-
-/// How long somebody waits who does not follow progress, who does, and Claude Code, which waits half an hour.
-const BUDGETS: [Millis; 3] = [Millis::seconds(45), Millis::seconds(240), Millis::seconds(1500)];
 
 /// How long a call may run before a person is asked what became of it: a proxy that was killed says nothing. An outcome that comes
 /// later answers that question.
@@ -45,6 +45,10 @@ pub(super) struct Keeper {
 pub(super) enum Verdict {
     /// It may run, with this line: nobody else may start it.
     Run { permit: Permit, line: String },
+    /// The client gets a task: the text says where somebody decides.
+    Task { gate: String, text: String },
+    /// The client is asked to come back with the same call, once its user has seen this address.
+    ComeBack { url: Option<String> },
     /// It does not run; the model is told why.
     Tell { text: String, gate: Option<String>, is_final: bool },
     /// Nobody waits for it any more.
@@ -52,11 +56,13 @@ pub(super) enum Verdict {
 }
 
 /// A start of a call, durably on the server.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Permit {
     gate: String,
     attempt: u32,
     key: Digest,
+    /// The arguments that may run, where they are others than the client's.
+    edited: Option<Box<RawValue>>,
 }
 
 /// What came of a call.
@@ -93,7 +99,7 @@ struct OutcomeReport<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum State {
+pub(super) enum State {
     Allowed,
     Held,
     Denied,
@@ -105,22 +111,31 @@ enum State {
 }
 
 #[derive(Debug, Deserialize)]
-struct Gate {
-    gate: String,
-    state: State,
-    arguments: Box<RawValue>,
+pub(super) struct Gate {
+    pub(super) gate: String,
+    pub(super) state: State,
+    tool: String,
+    pub(super) arguments: Box<RawValue>,
     digest: Option<String>,
     #[serde(default)]
-    decision: Option<GateDecision>,
+    pub(super) decision: Option<GateDecision>,
+    #[serde(default)]
+    pub(super) outcome: Option<GateOutcome>,
     #[serde(default)]
     url: Option<String>,
-    model_text: String,
+    pub(super) model_text: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct GateDecision {
+pub(super) struct GateDecision {
     #[serde(default)]
     edited: bool,
+    pub(super) at: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct GateOutcome {
+    pub(super) value: Box<RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -134,6 +149,12 @@ pub(super) trait Patient {
     fn still_waits(&self) -> bool;
     /// Tells the client that the call waits.
     fn tell_progress(&self, step: u32, text: &str);
+    /// Asks the client's user to look at it.
+    fn ask(&self, url: Option<&str>);
+    /// Whether the client's user does not want to wait.
+    fn is_declined(&self) -> bool;
+    /// Nobody has to answer any more.
+    fn ask_no_more(&self, is_decided: bool);
 }
 
 impl Keeper {
@@ -141,15 +162,43 @@ impl Keeper {
         Keeper { server, name, wait, waiting, clock: Clock::system() }
     }
 
+    /// What rules know the tools of the server by.
+    fn prefix(&self) -> String {
+        format!("mcp__{}__", self.name)
+    }
+
+    /// A gate of this server, and its tool as the server knows it.
+    pub(super) fn look(&self, gate: &str) -> Option<(Gate, String)> {
+        let path = format!("/api/v1/gates/{}", segment(gate));
+        let gate: Gate = read(&self.server.get(&path).ok()?).ok()?;
+        let tool = gate.tool.strip_prefix(&self.prefix())?.to_owned();
+        Some((gate, tool))
+    }
+
+    /// Nobody wants a gate any more.
+    pub(super) fn withdraw(&self, gate: &str) {
+        let path = format!("/api/v1/gates/{}/withdraw", segment(gate));
+        // What has begun, or has ended, stays as it is.
+        drop(self.server.post(&path, "{}", Patience::Usual));
+    }
+
+    /// What an approved gate means for the call of its task.
+    pub(super) fn follow_task(&self, call: &CallRequest, gate: Gate) -> Verdict {
+        let key = key_of(&gate.tool, &gate.arguments);
+        self.follow(call, gate, key)
+    }
+
+    /// The instant that tasks say.
+    pub(super) fn now(&self) -> String {
+        rfc3339(self.clock.now())
+    }
+
     /// How long this call may wait.
-    fn budget(&self, call: &CallRequest, client: &str) -> Millis {
-        let [plain, with_progress, of_claude_code] = BUDGETS;
-        match (self.wait, client, &call.progress) {
-            (Some(seconds), _, _) => Millis::seconds(i64::try_from(seconds).unwrap_or(i64::MAX)),
-            (None, "claude-code", _) => of_claude_code,
-            (None, _, Some(_)) => with_progress,
-            (None, _, None) => plain,
-        }
+    fn budget(&self, call: &CallRequest, client: &ClientProfile, rung: Rung) -> Millis {
+        let usual = ladder::budget(client, call, rung, Reach::Program);
+        let said =
+            self.wait.filter(|_| usual.0 > 0).map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+        said.map_or(usual, |seconds| Millis(seconds.saturating_mul(1_000)))
     }
 
     /// Asks whether a call may run, and waits for the answer for as long as the client can.
@@ -157,13 +206,20 @@ impl Keeper {
         &self,
         call: &CallRequest,
         listed: Option<&ListedTool>,
-        client: &str,
+        client: &ClientProfile,
         patient: &impl Patient,
     ) -> Verdict {
-        let tool = format!("mcp__{}__{}", self.name, call.tool);
-        let key = digest::of_parts("standfast.mcp.1", &[tool.as_bytes(), call.arguments.get().as_bytes()]);
-        let until = self.clock.now().plus(self.budget(call, client));
-        match self.decided(call, (&tool, key), listed, client, (until, patient)) {
+        let rung = ladder::rung(client, call, true);
+        let tool = format!("{}{}", self.prefix(), call.tool);
+        let key = key_of(&tool, &call.arguments);
+        let until = self.clock.now().plus(self.budget(call, client, rung));
+        match self.decided(call, (&tool, key), listed, &client.name, (rung, until, patient)) {
+            Ok(Some(gate)) if gate.state == State::Held && rung == Rung::Task => {
+                Verdict::Task { gate: gate.gate, text: gate.model_text }
+            }
+            Ok(Some(gate)) if gate.state == State::Held && rung == Rung::ComeBack => {
+                Verdict::ComeBack { url: gate.url }
+            }
             Ok(Some(gate)) => self.follow(call, gate, key),
             Ok(None) => Verdict::Nothing,
             Err(why) => Verdict::Tell {
@@ -184,7 +240,7 @@ impl Keeper {
         (tool, key): (&str, Digest),
         listed: Option<&ListedTool>,
         client: &str,
-        (until, patient): (Timestamp, &impl Patient),
+        (rung, until, patient): (Rung, Timestamp, &impl Patient),
     ) -> Result<Option<Gate>, String> {
         let found = self.waiting.find(key);
         let body = |name: &str| {
@@ -202,7 +258,7 @@ impl Keeper {
         let mut gate = self.open(&body(&name)?, (until, patient))?;
         let is_over = matches!(gate.state, State::Done | State::Expired | State::Withdrawn);
         if found.is_some() && is_over {
-            // It was waited for, and that is over: this is a new wish.
+            // Waiting for it has ended: this is a new request.
             let name = fresh();
             gate = self.open(&body(&name)?, (until, patient))?;
             self.note(&gate, key, &name);
@@ -210,23 +266,36 @@ impl Keeper {
             self.note(&gate, key, &name);
         }
         let mut step = 0;
-        while gate.state == State::Held {
+        let asks = gate.state == State::Held && matches!(rung, Rung::Address | Rung::Form);
+        if asks {
+            patient.ask(gate.url.as_deref());
+        }
+        let stretch = if asks { SHORT_STRETCH } else { STRETCH };
+        while gate.state == State::Held && rung != Rung::Task && !patient.is_declined() {
             let left = until.since(self.clock.now());
             if left.0 <= 0 {
                 break;
             }
             if !patient.still_waits() {
+                patient.ask_no_more(false);
                 return Ok(None);
             }
             step += 1;
             patient.tell_progress(step, &format!("waiting for approval{}", at(gate.url.as_deref())));
-            let path = format!("/api/v1/gates/{}?wait_ms={}", segment(&gate.gate), STRETCH.min(left).0);
-            gate = self.again((until, patient), || self.server.get(&path))?;
+            let path = format!("/api/v1/gates/{}?wait_ms={}", segment(&gate.gate), stretch.min(left).0);
+            gate = match self.again((until, patient), || self.server.get(&path)) {
+                Ok(gate) => gate,
+                Err(why) => {
+                    patient.ask_no_more(false);
+                    return Err(why);
+                }
+            };
         }
+        patient.ask_no_more(gate.state != State::Held);
         Ok(Some(gate))
     }
 
-    /// Remembers what waits, before anybody is told to come back.
+    /// Remembers the pending call, before anybody is asked to come back.
     fn note(&self, gate: &Gate, key: Digest, name: &str) {
         match gate.state {
             State::Held | State::Denied => self.waiting.remember(key, name),
@@ -264,8 +333,12 @@ impl Keeper {
             let is_final = gate.state != State::Held;
             return Verdict::Tell { text: gate.model_text, gate: Some(gate.gate), is_final };
         }
-        let is_edited = gate.decision.is_some_and(|decision| decision.edited);
-        let line = if is_edited { call.with_arguments(&gate.arguments) } else { Ok(call.as_asked()) };
+        let edited = gate.decision.is_some_and(|decision| decision.edited).then_some(gate.arguments);
+        let state = if ladder::is_return(call) { StateChange::Drop } else { StateChange::Keep };
+        let line = match (&edited, state) {
+            (None, StateChange::Keep) => Ok(call.as_asked()),
+            (edited, state) => call.changed(edited.as_deref(), state),
+        };
         let line = match line {
             Ok(line) => line,
             Err(error) => {
@@ -283,7 +356,7 @@ impl Keeper {
         {
             Ok(Start { attempt }) => {
                 self.waiting.forget(key);
-                Verdict::Run { permit: Permit { gate: gate.gate, attempt, key }, line }
+                Verdict::Run { permit: Permit { gate: gate.gate, attempt, key, edited }, line }
             }
             // It may have been started nevertheless: then its outcome is unknown, and a person is asked. Here nothing runs.
             Err(why) => Verdict::Tell {
@@ -291,6 +364,14 @@ impl Keeper {
                 gate: Some(gate.gate),
                 is_final: true,
             },
+        }
+    }
+
+    /// The line of a call that goes on, because its server asked for something first.
+    pub(super) fn goes_on(call: &CallRequest, permit: &Permit) -> Result<String, String> {
+        match &permit.edited {
+            Some(edited) => call.changed(Some(edited), StateChange::Keep).map_err(|error| error.to_string()),
+            None => Ok(call.as_asked()),
         }
     }
 
@@ -326,6 +407,11 @@ impl Keeper {
             }
         }
     }
+}
+
+/// What a call is known by.
+fn key_of(tool: &str, arguments: &RawValue) -> Digest {
+    digest::of_parts("standfast.mcp.1", &[tool.as_bytes(), arguments.get().as_bytes()])
 }
 
 fn in_json(body: &impl Serialize) -> Result<String, String> {

@@ -10,13 +10,20 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
+use standfast_engine::clock::random_bytes;
+use standfast_surfaces::mcp::ladder::{self, OUR_ID, WaitReason};
+use standfast_surfaces::mcp::message::{
+    self, CallEnd, CallRequest, ClientMessage, ListedTool, ServerMessage, Unpassable,
+};
+use standfast_surfaces::mcp::profile::ClientProfile;
+use standfast_surfaces::mcp::tasks::{TaskFacts, is_ours};
 
-use super::keeper::{Keeper, Outcome, Patient, Verdict};
-use super::message::{self, CallRequest, ClientMessage, ListedTool, Response, Unpassable};
+use super::keeper::{Keeper, Outcome, Patient, Permit, Verdict};
+use super::tasks;
 
 /// Both ends.
 pub(super) struct Link {
-    keeper: Keeper,
+    pub(super) keeper: Keeper,
     /// None once it was closed.
     upstream: Mutex<Option<ChildStdin>>,
     state: Mutex<State>,
@@ -26,16 +33,29 @@ pub(super) struct Link {
 
 #[derive(Default)]
 struct State {
-    /// Who the client says it is.
-    client: String,
+    /// Who the client says it is, and what it can do.
+    client: ClientProfile,
     /// What is known of the server's tools.
     tools: BTreeMap<String, ListedTool>,
     /// Requests that wait for a decision: the server does not know them yet.
     waiting: Vec<Value>,
     /// Requests that the server works on, and who gets the answer.
     running: Vec<(Value, Sender<String>)>,
+    /// What the client answered to questions of ours; none yet.
+    asked: BTreeMap<String, Option<Value>>,
+    /// Calls that go on once the client brings what their server asked for.
+    continued: Vec<(ContinuedCall, Permit)>,
     /// Whether an end has closed.
     is_over: bool,
+}
+
+/// What a call is known by whose server asked for something first.
+#[derive(PartialEq, Eq)]
+struct ContinuedCall {
+    tool: String,
+    arguments: String,
+    /// The server's own state.
+    state: Option<String>,
 }
 
 impl Link {
@@ -59,7 +79,7 @@ impl Link {
     }
 
     /// Hands a line to the client.
-    fn answer(line: &str) {
+    pub(super) fn answer(line: &str) {
         let mut client = std::io::stdout().lock();
         // A client that is gone is noticed where it is read from.
         drop(writeln!(client, "{line}").and_then(|()| client.flush()));
@@ -84,7 +104,16 @@ impl Link {
                 link.state().client = client;
                 link.send(line);
             }
-            Ok(ClientMessage::Other) => link.send(line),
+            Ok(ClientMessage::Answer(Value::String(id))) if id.starts_with(OUR_ID) => {
+                let answer: Value = serde_json::from_str(line).unwrap_or_default();
+                if let Some(asked) = link.state().asked.get_mut(&id) {
+                    *asked = Some(answer["result"].clone());
+                }
+            }
+            Ok(ClientMessage::Request(request)) if is_ours(&request) => tasks::attend(link, request),
+            Ok(ClientMessage::Answer(_) | ClientMessage::Request(_) | ClientMessage::Other) => {
+                link.send(line)
+            }
             Err(Unpassable::Ambiguous(_)) if line.trim().is_empty() => {}
             Err(Unpassable::Ambiguous(why)) => {
                 Link::answer(&refusal(-32700, &format!("not passed on: this is not one message ({why})")));
@@ -105,7 +134,7 @@ impl Link {
 
     /// A line of the server.
     pub(super) fn hear_upstream(&self, line: &str) {
-        if let Ok(response) = serde_json::from_str::<Response<'_>>(line)
+        if let Some(response) = ServerMessage::read(line)
             && response.method.is_none()
         {
             let mut state = self.state();
@@ -138,9 +167,14 @@ impl Link {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
+    /// What whoever is at work keeps until they are done.
+    pub(super) fn kept_alive(&self) -> Option<Sender<()>> {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Sees to a call until it has its answer, while everything else goes on.
     fn attend(link: &Arc<Link>, call: CallRequest) {
-        let alive = link.alive.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let alive = link.kept_alive();
         let link = link.clone();
         link.state().waiting.push(call.id_value());
         std::thread::spawn(move || {
@@ -150,32 +184,41 @@ impl Link {
     }
 
     fn see_through(&self, call: &CallRequest) {
-        let (client, listed) = {
-            let state = self.state();
-            (state.client.clone(), state.tools.get(&call.tool).cloned())
+        let (client, listed, permit) = {
+            let mut state = self.state();
+            let permit = state.goes_on(call);
+            let client = call.profile.clone().unwrap_or_else(|| state.client.clone());
+            (client, state.tools.get(&call.tool).cloned(), permit)
         };
         let id = call.id_value();
-        let patience = WaitingClient { link: self, call, id: &id };
+        if let Some(permit) = permit {
+            return match Keeper::goes_on(call, &permit) {
+                Ok(line) => self.run(call, &permit, &line),
+                Err(why) => {
+                    self.keeper.report(&permit, Outcome::NotExecuted);
+                    self.state().waiting.retain(|waiting| *waiting != id);
+                    Link::answer(&call.not_run(&format!("Not executed: {why}"), None, true));
+                }
+            };
+        }
+        let question = format!("{OUR_ID}{:032x}", u128::from_be_bytes(random_bytes()));
+        let patience = WaitingClient { link: self, call, id: &id, client: &client, question };
         let verdict = self.keeper.judge(call, listed.as_ref(), &client, &patience);
         match verdict {
-            Verdict::Run { permit, line } => {
-                let (answered, answer) = mpsc::channel();
-                if !self.begin(id, answered) {
-                    // Nothing runs that nobody waits for.
-                    return self.keeper.report(&permit, Outcome::NotExecuted);
+            Verdict::Run { permit, line } => self.run(call, &permit, &line),
+            Verdict::Task { gate, text } => {
+                let was_waiting = patience.still_waits();
+                self.state().waiting.retain(|waiting| *waiting != id);
+                if was_waiting {
+                    let now = self.keeper.now();
+                    Link::answer(&TaskFacts { gate: &gate, since: &now, now: &now }.created(call, &text));
                 }
-                self.send(&line);
-                match answer.recv() {
-                    Ok(line) => {
-                        self.report(&permit, &line);
-                        Link::answer(&line);
-                    }
-                    Err(_) => {
-                        self.keeper
-                            .report(&permit, Outcome::Unknown("the MCP server ended while the call ran"));
-                        let text = "Outcome unknown: the MCP server ended while the call ran. Do not run it again; a person looks at it.";
-                        Link::answer(&call.not_run(text, None, true));
-                    }
+            }
+            Verdict::ComeBack { url } => {
+                let was_waiting = patience.still_waits();
+                self.state().waiting.retain(|waiting| *waiting != id);
+                if was_waiting {
+                    Link::answer(&ladder::come_back(call, &client, url.as_deref()));
                 }
             }
             Verdict::Tell { text, gate, is_final } => {
@@ -191,6 +234,41 @@ impl Link {
         }
     }
 
+    /// Lets the server run a call, and says what came of it.
+    fn run(&self, call: &CallRequest, permit: &Permit, line: &str) {
+        if let Some(answer) = self.passed(call, permit, line) {
+            Link::answer(&answer);
+        }
+    }
+
+    /// The same for a call whose client asks for its result later: the server keeps it with its gate.
+    pub(super) fn run_for_task(&self, call: &CallRequest, permit: &Permit, line: &str) {
+        self.state().waiting.push(call.id_value());
+        self.passed(call, permit, line);
+    }
+
+    /// Lets the server run a call and reports what came of it; the answer, where somebody may want it.
+    fn passed(&self, call: &CallRequest, permit: &Permit, line: &str) -> Option<String> {
+        let (answered, answer) = mpsc::channel();
+        if !self.begin(call.id_value(), answered) {
+            // Nothing runs that nobody waits for.
+            self.keeper.report(permit, Outcome::NotExecuted);
+            return None;
+        }
+        self.send(line);
+        match answer.recv() {
+            Ok(line) => {
+                self.report(call, permit, &line);
+                Some(line)
+            }
+            Err(_) => {
+                self.keeper.report(permit, Outcome::Unknown("the MCP server ended while the call ran"));
+                let text = "Outcome unknown: the MCP server ended while the call ran. Do not run it again; a person looks at it.";
+                Some(call.not_run(text, None, true))
+            }
+        }
+    }
+
     /// From now on the server works on it; false when nobody waits for it any more.
     fn begin(&self, id: Value, answered: Sender<String>) -> bool {
         let mut state = self.state();
@@ -203,17 +281,40 @@ impl Link {
         may_begin
     }
 
-    fn report(&self, permit: &super::keeper::Permit, line: &str) {
-        let response = serde_json::from_str::<Response<'_>>(line);
-        let outcome = match response.as_ref().map(|response| (response.result, response.error)) {
-            Ok((Some(result), _)) if message::says_error(result) => Outcome::Failed(result),
-            Ok((Some(result), _)) => Outcome::Succeeded(result),
-            Ok((None, Some(error))) => Outcome::Failed(error),
-            Ok((None, None)) | Err(_) => {
+    fn report(&self, call: &CallRequest, permit: &Permit, line: &str) {
+        let outcome = match ServerMessage::read(line).map(|answer| answer.outcome()) {
+            Some(CallEnd::Succeeded(result)) => Outcome::Succeeded(result),
+            Some(CallEnd::Failed(error)) => Outcome::Failed(error),
+            Some(CallEnd::AsksFirst(result)) => {
+                let asked: Value = serde_json::from_str(result.get()).unwrap_or_default();
+                let state = asked["requestState"].as_str().map(str::to_owned);
+                let known = ContinuedCall { state, ..ContinuedCall::of(call) };
+                return self.state().continued.push((known, permit.clone()));
+            }
+            Some(CallEnd::Silent) | None => {
                 Outcome::Unknown("the MCP server answered with neither a result nor an error")
             }
         };
         self.keeper.report(permit, outcome);
+    }
+}
+
+impl State {
+    /// The start that a call belongs to whose server asked for something first. Each answer is used once.
+    fn goes_on(&mut self, call: &CallRequest) -> Option<Permit> {
+        if call.request_state.is_none() && call.input_responses.is_empty() {
+            return None;
+        }
+        let known = ContinuedCall::of(call);
+        let at = self.continued.iter().position(|(continued, _)| *continued == known)?;
+        Some(self.continued.swap_remove(at).1)
+    }
+}
+
+impl ContinuedCall {
+    fn of(call: &CallRequest) -> ContinuedCall {
+        let (tool, arguments) = (call.tool.clone(), call.arguments.get().to_owned());
+        ContinuedCall { tool, arguments, state: call.request_state.clone() }
     }
 }
 
@@ -228,6 +329,9 @@ struct WaitingClient<'a> {
     link: &'a Link,
     call: &'a CallRequest,
     id: &'a Value,
+    client: &'a ClientProfile,
+    /// The id of what its user is asked.
+    question: String,
 }
 
 impl Patient for WaitingClient<'_> {
@@ -237,6 +341,24 @@ impl Patient for WaitingClient<'_> {
 
     fn tell_progress(&self, step: u32, text: &str) {
         if let Some(line) = self.call.still_waits(step, text) {
+            Link::answer(&line);
+        }
+    }
+
+    fn ask(&self, url: Option<&str>) {
+        self.link.state().asked.insert(self.question.clone(), None);
+        let asked = WaitReason::Approval(&self.call.tool);
+        Link::answer(&ladder::elicitation(&self.question, &asked, self.client, url));
+    }
+
+    fn is_declined(&self) -> bool {
+        let state = self.link.state();
+        state.asked.get(&self.question).is_some_and(|answer| answer.as_ref().is_some_and(ladder::is_refusal))
+    }
+
+    fn ask_no_more(&self, is_decided: bool) {
+        let Some(answer) = self.link.state().asked.remove(&self.question) else { return };
+        for line in ladder::elicitation_ends(&self.question, self.client, is_decided, answer.is_none()) {
             Link::answer(&line);
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use standfast_core::digest::Digest;
 
-/// A repeat that comes later than this is asked about anew.
+/// A repeat that comes later than this is asked about again.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The files.

@@ -30,7 +30,7 @@ use standfast_tools::workspace::Workspace;
 use super::{BuildError, Surroundings};
 use crate::config::Config;
 use crate::config::file::{
-    self, CommandKeys, ExternalKeys, FileKeys, HttpRequestKeys, McpKeys, Sandbox, ToolKind, ToolType,
+    self, CommandKeys, ExternalKeys, FileKeys, HttpRequestKeys, McpConnection, Sandbox, ToolKind, ToolType,
 };
 use crate::config::plan::{AgentPlan, ToolPlan, tool_holds};
 use crate::config::remotes::Remotes;
@@ -187,10 +187,10 @@ impl<'a> ToolFactory<'a> {
     pub(in crate::config) fn confined(
         &self,
         name: &str,
-        tool: &McpKeys,
+        tool: &McpConnection<'_>,
     ) -> Result<(PathBuf, Plan), BuildError> {
-        let directory = self.directory(tool.working_directory.as_deref())?;
-        let readable: Vec<PathBuf> = self.readable(tool.readable.as_deref());
+        let directory = self.directory(tool.working_directory)?;
+        let readable: Vec<PathBuf> = self.readable(tool.readable);
         let plan = sandbox::probe()
             .and_then(|()| Plan::around(&directory, &readable, &self.protected, reach(tool.network)));
         let error = |error| BuildError::Sandbox { tool: name.to_owned(), error };

@@ -4,9 +4,10 @@
 
 use serde_json::{Map, Value as Json, json};
 use standfast_core::name::{AgentName, ToolName};
+use standfast_policy::matcher::Globs;
 use standfast_policy::matching::CheckedRule;
 use standfast_policy::policy::{Policy, ScopedRules, compile};
-use standfast_policy::problem::{Place, Problem, Severity, Step};
+use standfast_policy::problem::{Problem, RulePath, Severity, Step};
 use standfast_policy::read;
 
 use crate::config::check::CheckResult;
@@ -16,11 +17,11 @@ use crate::config::path::Path;
 use crate::config::plan::{self, ToolPlan};
 use crate::config::tree::Node;
 
-/// The policy of a file; none if it has mistakes, which are told.
+/// The policy of a file; none if it has mistakes, which are reported.
 pub(super) fn check(file: &File, tree: &Node, found: &mut CheckResult) {
     let (section, mut problems) = read::read(&section(file));
     let mut scoped = Vec::new();
-    let top = Place::default();
+    let top = RulePath::default();
     for (name, agent) in &file.agents {
         let Some(policy) = &agent.policy else { continue };
         let place = top.key("agents").key(name).key("policy").key("rules");
@@ -48,31 +49,18 @@ pub(super) fn check(file: &File, tree: &Node, found: &mut CheckResult) {
     }
     if let Some(policy) = &found.policy {
         let (notices, wrong) = (unused(policy, file), bad_looks(policy, file));
-        let has_budget = |rule: &&CheckedRule| !rule.rule.budgets.is_empty();
-        let counted: Vec<Place> =
-            policy.rules().iter().filter(has_budget).map(|rule| rule.place.key("budgets")).collect();
-        for (place, what) in notices {
+        for (place, what) in notices.into_iter().chain(no_sign_in(policy, file)) {
             found.notice(tree, &path(&place), what);
         }
         for (place, what) in wrong {
             let help = "name a tool of type read_file, list_dir or search_files, or one that its MCP server calls read-only";
             found.problem(tree, &path(&place), what, help);
         }
-        // A key that does nothing would be a promise.
-        for place in counted {
-            let what = "`budgets` of rules are not kept yet, so a file with one is not taken".to_owned();
-            found.problem(
-                tree,
-                &path(&place),
-                what,
-                "remove it, and hold or deny amounts above a bound by `where`",
-            );
-        }
     }
 }
 
 /// Pre-conditions that name a tool which is not there, or which may change something.
-fn bad_looks(policy: &Policy, file: &File) -> Vec<(Place, String)> {
+fn bad_looks(policy: &Policy, file: &File) -> Vec<(RulePath, String)> {
     let plans: Vec<ToolPlan> = file.agents.values().flat_map(|agent| plan::tools(agent, file)).collect();
     let mut wrong = Vec::new();
     for rule in policy.rules() {
@@ -88,6 +76,22 @@ fn bad_looks(policy: &Policy, file: &File) -> Vec<(Place, String)> {
         wrong.push((rule.place.key("precondition").key("tool"), what));
     }
     wrong
+}
+
+/// Rules that want a fresh sign-in where nobody signs in at an identity provider: what they hold nobody can approve.
+fn no_sign_in(policy: &Policy, file: &File) -> Vec<(RulePath, String)> {
+    if file.server.auth.as_ref().is_some_and(|auth| auth.jwt.is_some()) {
+        return Vec::new();
+    }
+    let wanting = policy.rules().iter().filter(|rule| rule.rule.sign_in_max_age.is_some());
+    let notice = |rule: &CheckedRule| {
+        let what = format!(
+            "nobody can approve what rule `{}` holds: it asks for a sign-in at an identity provider, and `server.auth` has none",
+            rule.rule.id
+        );
+        (rule.place.key("sign_in_max_age"), what)
+    };
+    wanting.map(notice).collect()
 }
 
 /// The section as the crate reads it.
@@ -151,15 +155,20 @@ fn tell(problem: Problem, tree: &Node, found: &mut CheckResult) {
     }
 }
 
-fn path(place: &Place) -> Path {
+fn path(place: &RulePath) -> Path {
     place.0.iter().fold(Path::top(), |path, step| match step {
         Step::Key(key) => path.key(key),
         Step::Item(index) => path.item(*index),
     })
 }
 
-/// Rules that name a tool which no agent of the file has: a slip of the pen holds nothing.
-fn unused(policy: &Policy, file: &File) -> Vec<(Place, String)> {
+/// Rules that name a tool which no agent of the file has: a slip of the pen holds nothing. Tools of agents elsewhere, who open gates, nobody
+/// knows here.
+fn unused(policy: &Policy, file: &File) -> Vec<(RulePath, String)> {
+    let is_for_gates = |agents: Option<&Globs>| match agents {
+        Some(agents) => !file.agents.keys().any(|agent| agents.matches(agent)),
+        None => file.agents.is_empty(),
+    };
     let plans = file.agents.values().flat_map(|agent| plan::tools(agent, file));
     let known: Vec<String> = plans.map(|tool| tool.name).collect();
     let is_known = |name: &str| {
@@ -169,7 +178,7 @@ fn unused(policy: &Policy, file: &File) -> Vec<(Place, String)> {
     let mut notices = Vec::new();
     for rule in policy.rules() {
         for name in rule.literal_tools() {
-            if is_known(name) {
+            if is_known(name) || is_for_gates(rule.rule.agent.as_ref()) {
                 continue;
             }
             let meant = nearest(name, known.iter().map(String::as_str));

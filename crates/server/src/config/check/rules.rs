@@ -5,10 +5,11 @@
 use standfast_core::name::InboxName;
 use standfast_core::time::Millis;
 use standfast_engine::tool::suspend;
+use standfast_surfaces::jwt::keys_address;
 
 use crate::config::build::{approver, host_of};
 use crate::config::check::CheckResult;
-use crate::config::file::{Agent, File, Hitl, OnTimeout, SelfApproval, Server, ToolType};
+use crate::config::file::{Agent, File, Hitl, Jwt, OnTimeout, SelfApproval, Server, ToolType};
 use crate::config::mode::{self, ASYNC_NEEDS_STORE};
 use crate::config::path::Path;
 use crate::config::plan;
@@ -197,6 +198,7 @@ pub(super) fn server(server: &Server, tree: &Node, found: &mut CheckResult) {
             let help = "write a `max_age` of several times `refresh`";
             found.problem(tree, &path.key("auth").key("jwt").key("max_age"), what.to_owned(), help);
         }
+        sign_in(server, jwt, tree, found);
     }
     if let Some(auth) = &server.auth {
         let auth_path = path.key("auth");
@@ -210,6 +212,31 @@ pub(super) fn server(server: &Server, tree: &Node, found: &mut CheckResult) {
                 "write `api_keys: true` or `jwt: …` below it, or remove it",
             );
         }
+    }
+}
+
+/// What signing in at the provider needs beside its own section.
+fn sign_in(server: &Server, jwt: &Jwt, tree: &Node, found: &mut CheckResult) {
+    let path = Path::of(&["server", "auth", "jwt"]);
+    let needs_discovery = jwt.jwks_url.is_none() || jwt.sign_in.is_some();
+    let is_address = jwt.issuer.contains("${") || keys_address(&jwt.issuer).is_ok();
+    if needs_discovery && !is_address {
+        let what = "`issuer` must be an https address, where the provider publishes what it is".to_owned();
+        let help = "write the issuer as in the provider's tokens; without `sign_in`, `jwks_url` can say where its keys are";
+        found.problem(tree, &path.key("issuer"), what, help);
+    }
+    let Some(sign_in) = &jwt.sign_in else { return };
+    let path = path.key("sign_in");
+    if server.public_url.is_none() {
+        let what =
+            "`sign_in` needs `server.public_url`: browsers come back to it from the provider".to_owned();
+        found.problem(tree, &path, what, "write the address that people reach this server by");
+    }
+    let lacks_openid =
+        sign_in.scopes.as_ref().is_some_and(|scopes| !scopes.iter().any(|scope| scope == "openid"));
+    if lacks_openid {
+        let what = "`scopes` lacks `openid`, without which there is no ID token".to_owned();
+        found.problem(tree, &path.key("scopes"), what, "add `openid`");
     }
 }
 

@@ -6,7 +6,7 @@ use crate::config::build::tools::{guard, others};
 use crate::config::check::CheckResult;
 use crate::config::check::rules::{grace_needs_keep, secret_in_file};
 use crate::config::file::{
-    Agent, CommandKeys, ExternalKeys, File, McpKeys, Parameters, Sandbox, Tool, ToolKind, ToolType,
+    Agent, CommandKeys, ExternalKeys, File, Gateway, Parameters, Sandbox, Tool, ToolKind, ToolType,
 };
 use crate::config::path::Path;
 use crate::config::plan::sub_agent_tool;
@@ -67,7 +67,7 @@ pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut CheckResult
                 );
             }
             without_sandbox(&path, keys.sandbox, tree, found);
-            confined(&path, keys, tree, found);
+            confined(&path, keys.sandbox, tree, found);
         }
         ToolKind::ReadFile(_)
         | ToolKind::WriteFile(_)
@@ -216,10 +216,26 @@ fn mcp(path: &Path, tree: &Node, found: &mut CheckResult) {
     }
 }
 
+/// Letters of the name of a gateway at most: it is part of the names of its tools.
+const GATEWAY_NAME: usize = 64;
+
+/// A gateway is reached by its name, and its server as that of a tool.
+pub(super) fn gateway(name: &str, gateway: &Gateway, tree: &Node, found: &mut CheckResult) {
+    let path = Path::of(&["gateways", name]);
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    if name.is_empty() || name.len() > GATEWAY_NAME || !name.chars().all(is_plain) {
+        let what = format!("`{name}` cannot be the name of a gateway, which is part of its address");
+        let help = format!("use letters, digits, `-` and `_`, {GATEWAY_NAME} at most");
+        found.problem(tree, &path, what, help);
+    }
+    mcp(&path, tree, found);
+    confined(&path, gateway.sandbox, tree, found);
+}
+
 /// A program of an MCP server is confined only where the file says so: most of them need a network and a home.
-fn confined(path: &Path, tool: &McpKeys, tree: &Node, found: &mut CheckResult) {
+fn confined(path: &Path, sandbox: Option<Sandbox>, tree: &Node, found: &mut CheckResult) {
     for key in ["network", "readable"] {
-        if tool.sandbox.is_none() && tree.find(&path.key(key)).is_some() {
+        if sandbox.is_none() && tree.find(&path.key(key)).is_some() {
             let what = format!("`{path}.{key}` has no effect without a sandbox");
             found.problem(tree, &path.key(key), what, "add `sandbox: on`, or remove it");
         }

@@ -11,6 +11,7 @@ use standfast_core::approver::Approver;
 use standfast_engine::settings::HISTORY_TOKENS;
 
 use super::policy::ScopedPolicy;
+use super::server::a_second_or_more;
 use super::store::Sql;
 use super::values::{AfterGrace, OnDeny, OnTimeout, SelfApproval, Span, more_than_nothing};
 
@@ -57,6 +58,9 @@ pub struct Agent {
     #[garde(dive)]
     #[serde(default)]
     pub reasoning: Reasoning,
+    /// When the contents of its ended runs are erased, instead of `server.retention.ended_runs`: earlier or later.
+    #[garde(inner(custom(a_second_or_more)))]
+    pub retention: Option<Span>,
     /// Who may decide: exactly those named, as `user:NAME` (or just the name), `group:NAME`, `role:NAME` or `owner`, the
     /// user who started the run. Without it the owner decides; an empty list means nobody.
     pub approvers: Option<Vec<String>>,
@@ -213,6 +217,9 @@ pub struct Hitl {
     /// After how long people are reminded of a hold, and again each time that long. Default: never.
     #[garde(inner(custom(more_than_nothing)))]
     pub remind_after: Option<Span>,
+    /// How long before its deadline people are reminded of a hold once more. Default: never.
+    #[garde(inner(custom(more_than_nothing)))]
+    pub remind_before: Option<Span>,
     /// After how long those of `escalate_to` are asked as well; from then on they may decide too. Default: never.
     #[garde(inner(custom(more_than_nothing)))]
     pub escalate_after: Option<Span>,
@@ -250,7 +257,7 @@ impl BusinessHours {
     }
 }
 
-fn some_hours(hours: &BusinessHours, (): &()) -> garde::Result {
+pub(super) fn some_hours(hours: &BusinessHours, (): &()) -> garde::Result {
     hours.counted().map(drop).map_err(|why| garde::Error::new(format!("wrong: {why}")))
 }
 

@@ -13,7 +13,11 @@ use standfast_core::time::Millis;
 use standfast_engine::card_key::CardKey;
 use standfast_surfaces::jwt;
 
+use super::encryption::Encryption;
 use super::llm::web_address;
+use super::people::Links;
+use super::rates::Rates;
+use super::traces::Traces;
 use super::values::{Secret, SelfApproval, Span};
 
 /// The server itself.
@@ -39,6 +43,9 @@ pub struct Server {
     /// Authentication. Without it only this machine may call.
     #[garde(dive)]
     pub auth: Option<Auth>,
+    /// Sessions of browsers, and of `standfast login` at an identity provider.
+    #[garde(dive)]
+    pub sessions: Sessions,
     /// Whether the user who started a run may decide its holds, for all agents.
     #[schemars(extend("default" = "allow"))]
     pub self_approval: Option<SelfApproval>,
@@ -48,6 +55,9 @@ pub struct Server {
     /// Retention.
     #[garde(dive)]
     pub retention: Retention,
+    /// Encryption of payloads at rest, for SQLite databases; see docs/encryption.md. Without this section there is none.
+    #[garde(dive)]
+    pub encryption: Option<Encryption>,
     /// Signed heads of the database, with which `standfast audit verify --heads` detects deleted runs and rollbacks.
     #[garde(dive)]
     pub audit: Option<Audit>,
@@ -57,9 +67,15 @@ pub struct Server {
     /// The log, on standard error.
     #[garde(dive)]
     pub log: Log,
+    /// Traces for an OpenTelemetry collector. Without this section there are none.
+    #[garde(dive)]
+    pub traces: Option<Traces>,
     /// Limits.
     #[garde(dive)]
     pub limits: Limits,
+    /// Approval links. Without this section there are none.
+    #[garde(dive)]
+    pub links: Option<Links>,
     /// Webhook deliveries.
     #[garde(dive)]
     pub webhooks: Webhooks,
@@ -79,7 +95,7 @@ pub struct Server {
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]
 pub struct Tls {
-    /// A PEM file with the certificate and those between it and its authority, relative to this file. Taken anew when it
+    /// A PEM file with the certificate and those between it and its authority, relative to this file. Reloaded when it
     /// changes.
     #[garde(length(min = 1))]
     pub certificate: String,
@@ -234,7 +250,7 @@ pub struct Webhooks {
     pub retries: Option<Vec<Span>>,
 }
 
-fn long_enough(key: &Secret, (): &()) -> garde::Result {
+pub(super) fn long_enough(key: &Secret, (): &()) -> garde::Result {
     // A variable that is not at hand is taken to be right.
     if key.expose().len() >= 32 || key.expose().contains("${") {
         Ok(())
@@ -292,6 +308,10 @@ pub struct Audit {
     #[garde(inner(custom(a_second_or_more)))]
     #[schemars(extend("default" = "1h"))]
     pub every: Option<Span>,
+    /// A command, with its arguments, that gets each head on its standard input, to send it on: to a webhook, a bucket, a log
+    /// host. `{no}` in an argument is the number of the head. What fails is sent again with the next round.
+    #[serde(default)]
+    pub send_command: Vec<String>,
 }
 
 fn three_seconds_or_more(span: &Span, (): &()) -> garde::Result {
@@ -328,9 +348,10 @@ pub struct Auth {
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]
 pub struct Jwt {
-    /// The URL of the provider's JWK set: https, or http on this machine.
-    #[garde(custom(keys_address))]
-    pub jwks_url: String,
+    /// The URL of the provider's JWK set: https, or http on this machine. Default: what the discovery document of the issuer
+    /// says (`ISSUER/.well-known/openid-configuration`).
+    #[garde(inner(custom(keys_address)))]
+    pub jwks_url: Option<String>,
     /// What `iss` of a token must be.
     #[garde(length(min = 1))]
     pub issuer: String,
@@ -364,6 +385,52 @@ pub struct Jwt {
     /// refused. Without this key everyone belongs to the tenant `default`.
     #[garde(inner(length(min = 1)))]
     pub tenant_claim: Option<String>,
+    /// Sign-in of people at this provider (OpenID Connect), for pages and for `standfast login`. Needs `server.public_url`.
+    #[garde(dive)]
+    pub sign_in: Option<SignIn>,
+}
+
+/// Sign-in of people at an identity provider.
+#[derive(Debug, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
+pub struct SignIn {
+    /// The client id of this server at the provider. Register `PUBLIC_URL/sign-in/callback` as its redirect URI.
+    #[garde(length(min = 1))]
+    pub client_id: String,
+    /// Its secret, from the environment. Without it the client is a public one, which PKCE protects.
+    pub client_secret: Option<Secret>,
+    /// What the provider is called on the button "Sign in with …".
+    #[garde(inner(length(min = 1, max = 60)))]
+    #[schemars(extend("default" = "your identity provider"))]
+    pub label: Option<String>,
+    /// The scopes to ask for. With `offline_access`, or where the provider gives refresh tokens anyway, groups and roles are
+    /// asked for again while somebody is signed in. Default: openid, profile, email.
+    #[garde(inner(length(min = 1)))]
+    pub scopes: Option<Vec<String>>,
+    /// How often the provider is asked whether somebody who signed in still is who they were, with which groups and roles.
+    #[garde(inner(custom(a_second_or_more)))]
+    #[schemars(extend("default" = "15m"))]
+    pub renew: Option<Span>,
+    /// The client id of `standfast login`: a public client with the redirect URI `http://127.0.0.1/callback`, on any port.
+    /// Without it people sign in on pages only.
+    #[garde(inner(length(min = 1)))]
+    pub cli_client_id: Option<String>,
+}
+
+/// How long people stay signed in.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Sessions {
+    /// A session ends when nobody has used it for this long. A page that is open by itself is no use.
+    #[garde(inner(custom(a_second_or_more)))]
+    #[schemars(extend("default" = "24h"))]
+    pub idle: Option<Span>,
+    /// A session ends after this long in any case. One by a sign-in that cannot be renewed ends after 12 hours.
+    #[garde(inner(custom(a_second_or_more)))]
+    #[schemars(extend("default" = "7d"))]
+    pub lasts: Option<Span>,
 }
 
 /// A network, or a single address as one.
@@ -385,7 +452,7 @@ fn keys_address(text: &str, (): &()) -> garde::Result {
     jwt::keys_address(text).map(|_| ()).map_err(garde::Error::new)
 }
 
-fn a_second_or_more(span: &Span, (): &()) -> garde::Result {
+pub(super) fn a_second_or_more(span: &Span, (): &()) -> garde::Result {
     if span.0 >= Millis::seconds(1) { Ok(()) } else { Err(garde::Error::new("must be a second or more")) }
 }
 
@@ -454,4 +521,7 @@ pub struct Limits {
     #[garde(inner(range(min = 1, max = 64)))]
     #[schemars(extend("default" = 64))]
     pub children: Option<u32>,
+    /// How often somebody may ask.
+    #[garde(dive)]
+    pub rates: Rates,
 }

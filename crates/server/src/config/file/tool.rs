@@ -14,6 +14,7 @@ use standfast_policy::effect_key::KeyTemplate;
 
 use super::llm::web_address;
 use super::policy::ScopedPolicy;
+use super::reconcile::Reconcile;
 use super::tool_type::ToolType;
 use super::values::{
     AfterGrace, OnDeny, OnTimeout, Parameters, Secret, SelfApproval, Span, more_than_nothing,
@@ -100,6 +101,9 @@ pub struct CommonKeys {
     /// came of it.
     #[garde(inner(custom(key_template)))]
     pub effect_key: Option<String>,
+    /// A read-only call that says whether the effect happened, where nobody knows what became of a call: it is made before a
+    /// person is asked; see docs/tools.md.
+    pub reconcile: Option<Reconcile>,
     /// Whether the person who started a run may decide about a call of this tool. The strictest of server, agent and
     /// tool wins.
     pub self_approval: Option<SelfApproval>,
@@ -441,6 +445,8 @@ pub struct McpOverride {
     pub approval_prompt: Option<String>,
     /// The description that the model gets, instead of the server's.
     pub description: Option<String>,
+    /// A read-only call that says whether the effect of a call of this tool happened; see docs/tools.md.
+    pub reconcile: Option<Reconcile>,
 }
 
 /// Whether the kernel confines programs.

@@ -91,8 +91,24 @@ impl LoginDesk for Desk {
 
 impl Server {
     /// Posts a form of a page, as the browser does that was shown the page.
-    async fn post_form(&self, path: &str, fields: &[&str], more: &[(&str, &str)]) -> (u16, String) {
-        let page = self.client.get(format!("{}{path}", self.base)).header("accept", "text/html");
+    pub(super) async fn post_form(
+        &self,
+        path: &str,
+        fields: &[&str],
+        more: &[(&str, &str)],
+    ) -> (u16, String) {
+        self.post_form_of(path, path, fields, more).await
+    }
+
+    /// The same where the form leads to another address.
+    pub(super) async fn post_form_of(
+        &self,
+        page: &str,
+        path: &str,
+        fields: &[&str],
+        more: &[(&str, &str)],
+    ) -> (u16, String) {
+        let page = self.client.get(format!("{}{page}", self.base)).header("accept", "text/html");
         let page = page.send().await.unwrap();
         let cookie = page.headers()["set-cookie"].to_str().unwrap().to_owned();
         let token = cookie.split(['=', ';']).nth(1).unwrap().to_owned();
@@ -116,7 +132,7 @@ impl Server {
 
     /// Where nothing is decided, everything that was read counts.
     #[track_caller]
-    fn assert_one_read(&self, surface: &str) {
+    pub(super) fn assert_one_read(&self, surface: &str) {
         let reads = self.store.counted.lock().unwrap().before;
         assert!(reads.rows <= 1 && reads.logs + reads.tails <= 1, "{surface}: {reads:?}");
     }
@@ -201,7 +217,7 @@ async fn streams_read_the_whole_log_when_they_begin() {
     server.assert_stream_reads("A2A, a stream", 1);
 
     let hold = server.held().await;
-    let view = server.engine.hold(&Principal::local(), hold).await.unwrap();
+    let view = server.engine.reads().hold(&Principal::local(), hold).await.unwrap();
     let path = format!("{}/tealagents/v1alpha1/resume/{}/sse", server.base, view.row.request.unwrap());
     let request = server.client.post(path).header("content-type", "application/json");
     server.store.begin(hold.run);
@@ -215,7 +231,7 @@ async fn streams_read_the_whole_log_when_they_begin() {
 async fn a_decision_on_the_page_of_teal_reads_its_task_once() {
     let server = Server::new(Call::NeedsApproval).await;
     let hold = server.held().await;
-    let view = server.engine.hold(&Principal::local(), hold).await.unwrap();
+    let view = server.engine.reads().hold(&Principal::local(), hold).await.unwrap();
     let path = format!("/tealagents/v1alpha1/resume/{}", view.row.request.unwrap());
     server.store.begin(hold.run);
     let (status, text) = server.post_form(&path, &["seen", "once"], &[("action", "approve")]).await;
