@@ -14,7 +14,7 @@ use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
 use standfast_engine::clock::Clock;
 use standfast_engine::model::{Live, Model, ModelFuture, ModelReply, Prompt};
-use standfast_engine::settings::{Agent, FixedSettings, Settings};
+use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::{Engine, NewRun};
 use tokio::runtime::Runtime;
 
@@ -71,13 +71,13 @@ pub(crate) fn run(runtime: &Runtime, count: usize, place: &Path) -> Backlog {
         SHARES.iter().map(|(name, share)| (AgentName::new(*name).unwrap(), count * share / 100)).collect();
     let queued: usize = shares.iter().map(|(_, runs)| runs).sum();
     let seconds = runtime.block_on(async {
-        let filler = Engine::new(ours::open(place), Clock::system(), settings(0, &asks));
+        let filler = Engine::new(ours::open(place), Clock::system(), ours::fixed(), settings(0, &asks));
         for (agent, runs) in &shares {
             queue(&filler, agent, *runs).await;
         }
         filler.die().await;
         drop(filler);
-        let engine = Engine::new(ours::open(place), Clock::system(), settings(POOL, &asks));
+        let engine = Engine::new(ours::open(place), Clock::system(), ours::fixed(), settings(POOL, &asks));
         engine.join().await.unwrap();
         let begin = now();
         engine.work();
@@ -98,7 +98,7 @@ async fn queue(engine: &Engine, agent: &AgentName, runs: usize) {
             for _ in (task..runs).step_by(64) {
                 let message = Message::text("Free some space");
                 let new = NewRun { agent: agent.clone(), session: None, message, once: None };
-                engine.start(&ours::local(), new).await.unwrap();
+                engine.submit().start(&ours::local(), new).await.unwrap();
             }
         });
     }
@@ -148,11 +148,7 @@ fn settings(pool: usize, asks: &Asks) -> Settings {
         let model = Arc::new(Noting { agent: name.clone(), asks: asks.clone() });
         (name, Arc::new(Agent { worker_pool: pool, model, ..Arc::unwrap_or_clone(agent) }))
     });
-    Settings {
-        agents: agents.collect(),
-        fixed: FixedSettings { poll: Millis(ours::POLL_MS), ..FixedSettings::default() },
-        ..Settings::usual()
-    }
+    Settings { agents: agents.collect(), ..Settings::usual() }
 }
 
 /// Says at once that it is done, and notes that it was asked.

@@ -36,7 +36,7 @@ pub(crate) struct Big {
     reader_kb: f64,
     /// Processor time of the server for each second in which nothing happens.
     idle_us_per_s: f64,
-    /// From sending an approval until the last reader of that run has heard of its end.
+    /// From sending an approval until the last reader of that run has got its end.
     heard_p50_ms: f64,
     heard_p99_ms: f64,
     looks_per_s: f64,
@@ -45,7 +45,7 @@ pub(crate) struct Big {
 
 /// Readers of each run.
 const READERS_OF_A_RUN: usize = 10;
-/// Runs whose end is told to their readers.
+/// Runs whose end is sent to their readers.
 const ENDED: usize = 50;
 /// How many readers are let in at once.
 const AT_ONCE: usize = 64;
@@ -104,11 +104,11 @@ async fn long_run(big: &mut Big) {
     agent.digest = agent.definition.digest();
     let limits = Arc::new(Limits { turns: big.turns as u32 + 1, ..Limits::default() });
     let settings = Settings { agents: [(name.clone(), Arc::new(agent))].into(), limits, ..Settings::usual() };
-    let engine = Engine::new(ours::open(directory.path()), Clock::system(), settings);
+    let engine = Engine::new(ours::open(directory.path()), Clock::system(), ours::fixed(), settings);
     let new = NewRun { agent: name, session: None, message: Message::text("Free some space"), once: None };
-    let run = engine.start(&ours::local(), new).await.unwrap();
+    let run = engine.submit().start(&ours::local(), new).await.unwrap();
     engine.reads().settled_run(&ours::local(), run, Millis::seconds(600)).await.unwrap();
-    let events = engine.events(run, Seq(0)).await.unwrap();
+    let events = engine.reads().events(run, Seq(0)).await.unwrap();
     let replied: Vec<i64> = events
         .iter()
         .filter(|envelope| matches!(envelope.event, Event::ModelReplied(_)))
@@ -125,7 +125,7 @@ async fn long_run(big: &mut Big) {
 }
 
 fn many_readers(runtime: &Runtime, big: &mut Big) -> Result<(), String> {
-    make_room(big.readers as u64 * 2 + 1_000)?;
+    make_room(big.readers as u64 + 1_000)?;
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(Build::This, "ours", directory.path(), "0");
     runtime.block_on(async {

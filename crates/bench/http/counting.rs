@@ -1,7 +1,7 @@
 //! What is counted inside a server: allocations, statements, transactions, syncs, appends.
 //!
 //! Only the build with the feature `counting` counts; its times mean nothing. A server is asked for its counters over its
-//! standard input, so that asking is no request of its own.
+//! standard input, so that asking is not a request of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -170,5 +170,9 @@ impl<Inner: Observer> Observer for CountingObserver<Inner> {
             Effort::Trip => &COUNTERS.trips,
         };
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn report(&self, component: &str, text: &str) {
+        self.0.report(component, text);
     }
 }

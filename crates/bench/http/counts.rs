@@ -33,7 +33,7 @@ struct Table {
     allocations: f64,
 }
 
-/// A line of the table: its name, the figure of it, and how far off it may be before somebody is told.
+/// A line of the table: its name, the figure of it, and how far off it may be before it is reported.
 struct Line {
     name: &'static str,
     figure: fn(&Table) -> f64,

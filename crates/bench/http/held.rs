@@ -109,7 +109,7 @@ async fn fill(place: &Path, count: usize) -> Vec<String> {
 async fn held(engine: &Engine) -> String {
     let agent = AgentName::new("ops").unwrap();
     let new = NewRun { agent, session: None, message: Message::text("Free some space"), once: None };
-    let run = engine.start(&ours::local(), new).await.unwrap();
+    let run = engine.submit().start(&ours::local(), new).await.unwrap();
     let held = engine.reads().settled_run(&ours::local(), run, Millis::seconds(60)).await.unwrap();
     HoldId { run, key: held.run.state.holds[0].key }.to_string()
 }

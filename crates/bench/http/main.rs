@@ -4,7 +4,8 @@
 //! rows a cycle, no logic) and our own statements without logic. What counts is the ratio: machines are noisy.
 //! Times and processor time are those of this program, built as what is shipped is; what is counted inside the servers comes from a
 //! second build of it (`counting.rs`). `cargo xtask bench --counts` only counts, and compares (`counts.rs`).
-//! `cargo xtask bench [--postgres] [--quick] [--full] [--seconds N] [--held N,N] [--backlog N] [--json FILE]`; with
+//! `cargo xtask bench [--postgres] [--quick] [--full] [--cycles] [--at N,N] [--seconds N] [--held N,N] [--backlog N]
+//! [--markdown] [--json FILE]`; with `--cycles` it is nothing but the cycle, beside its floors, with so many clients as `--at` says; with
 //! `--postgres` it is several servers on one Postgres, beside pgbench (`postgres.rs`); with `--a2a [--subscribers N,N]` it
 //! is A2A, beside the server of the official Python SDK (`a2a.rs`); with `--backlog N` only that (`backlog.rs`).
 
@@ -18,6 +19,7 @@ mod counting;
 mod counts;
 mod floor;
 mod held;
+mod markdown;
 mod measure;
 mod ours;
 #[cfg(feature = "postgres")]
@@ -53,7 +55,11 @@ pub(crate) struct Plan {
     pub(crate) backlog: usize,
     /// Nothing but that.
     pub(crate) only_backlog: bool,
+    /// Nothing but the cycle.
+    pub(crate) only_cycles: bool,
     pub(crate) json: Option<PathBuf>,
+    /// The tables of docs/performance.md as well.
+    pub(crate) markdown: bool,
     /// Nothing but counting a cycle, beside the table.
     pub(crate) counts: Option<Replaces>,
     /// Several servers on one Postgres instead of one on a file.
@@ -101,7 +107,9 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
         held: vec![100_000],
         backlog: 10_000,
         only_backlog: false,
+        only_cycles: false,
         json: None,
+        markdown: false,
         counts: None,
         postgres: false,
         a2a: false,
@@ -125,6 +133,11 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
             "--seconds" => {
                 plan.seconds = value("--seconds")?.parse().map_err(|e| format!("--seconds: {e}"))?
             }
+            "--markdown" => plan.markdown = true,
+            "--at" => plan.concurrency = counts("--at", &value("--at")?)?,
+            "--cycles" => {
+                (plan.only_cycles, plan.held, plan.backlog) = (true, Vec::new(), 0);
+            }
             "--json" => plan.json = Some(value("--json")?.into()),
             "--backlog" => {
                 plan.backlog = value("--backlog")?.parse().map_err(|e| format!("--backlog: {e}"))?;
@@ -138,7 +151,7 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
             "--subscribers" => plan.subscribers = counts("--subscribers", &value("--subscribers")?)?,
             other => {
                 return Err(format!(
-                    "unknown argument {other}; known: --counts [--write] --postgres --a2a --quick --full --seconds --json --held --backlog --turns --readers --subscribers"
+                    "unknown argument {other}; known: --counts [--write] --postgres --a2a --quick --full --cycles --at --seconds --markdown --json --held --backlog --turns --readers --subscribers"
                 ));
             }
         }

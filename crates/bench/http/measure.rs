@@ -132,6 +132,9 @@ pub(crate) fn all(plan: &Plan) -> Results {
             std::thread::sleep(IDLE);
             results.memory = Memory { base_mb, loaded_mb, idle_mb: served.resident_mb() };
             drop(served);
+            if plan.only_cycles {
+                continue;
+            }
             results.with_model.entry(*at).or_default().add(fresh("ours", THINKS_MS, our_cycle).0);
             if *at == 1 {
                 results.blocking.add(fresh("blocking", 0, our_cycle).0);
@@ -144,6 +147,9 @@ pub(crate) fn all(plan: &Plan) -> Results {
         let file = directory.path().join("standfast.db");
         let size = || std::fs::metadata(&file).map_or(0.0, |file| file.len() as f64);
         results.held.push(held::run(&runtime, *count, directory.path(), size));
+    }
+    if plan.only_cycles {
+        return results;
     }
     results.backlog = backlog_in_file(&runtime, plan);
     results.big = big::run(&runtime, plan);

@@ -59,9 +59,8 @@ pub(crate) async fn blocking_router(place: &Path) -> Router {
     serving(Arc::new(store), settings, telemetry).await
 }
 
-async fn serving(store: Arc<dyn Store>, mut settings: Settings, telemetry: Arc<Telemetry>) -> Router {
-    settings.fixed.telemetry = telemetry;
-    let engine = Engine::new(store, Clock::system(), settings);
+async fn serving(store: Arc<dyn Store>, settings: Settings, telemetry: Arc<Telemetry>) -> Router {
+    let engine = Engine::new(store, Clock::system(), FixedSettings { telemetry, ..fixed() }, settings);
     engine.join().await.unwrap();
     engine.work();
     engine.deliver(app::receivers());
@@ -94,7 +93,7 @@ fn open_watched(place: &Path, telemetry: Arc<Telemetry>) -> Arc<dyn Store> {
 }
 
 pub(crate) fn engine(store: Arc<dyn Store>, thinks: i64) -> Engine {
-    let engine = Engine::new(store, Clock::system(), settings(thinks));
+    let engine = Engine::new(store, Clock::system(), fixed(), settings(thinks));
     engine.work();
     engine
 }
@@ -107,11 +106,12 @@ fn settings(thinks: i64) -> Settings {
     let mut lines = vec![Line::calls(&[("delete_file", ARGUMENTS)]), Line::says(DONE)];
     lines.iter_mut().for_each(|line| line.delay = (thinks > 0).then_some(Millis(thinks)));
     let agents = BTreeMap::from([agent("ops", lines), agent("plain", vec![Line::says(DONE)])]);
-    Settings {
-        agents,
-        fixed: FixedSettings { poll: Millis(POLL_MS), ..FixedSettings::default() },
-        ..Settings::usual()
-    }
+    Settings { agents, ..Settings::usual() }
+}
+
+/// What a process has only once.
+pub(crate) fn fixed() -> FixedSettings {
+    FixedSettings { poll: Millis(POLL_MS), ..FixedSettings::default() }
 }
 
 /// An agent with a tool that needs approval, whose model says these lines.

@@ -52,7 +52,7 @@ pub(crate) struct Results {
     trips: usize,
     /// The same with the statements of many cycles at once, in the groups in which a busy node sends them.
     together: Together,
-    /// What a cycle of one node comes to inside it, by clients; none where nothing was counted.
+    /// What a cycle of one node costs inside it, by clients; none where nothing was counted.
     counts: BTreeMap<usize, Counts>,
     /// By how many nodes there are.
     nodes: BTreeMap<usize, ByConcurrency>,
@@ -176,7 +176,7 @@ fn used(nodes: &[Served], postgres: &Postgres) -> Usage {
     usage
 }
 
-/// What one cycle comes to inside a node, if there is a build that counts.
+/// What one cycle costs inside a node, if there is a build that counts.
 fn counted(runtime: &Runtime, postgres: &Postgres, at: usize) -> Option<Counts> {
     Build::Counting.program()?;
     let database = postgres.database();

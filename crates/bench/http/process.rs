@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use standfast_engine::settings::Settings;
+use standfast_engine::settings::Connections;
 use standfast_surfaces::http;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -127,7 +127,7 @@ async fn listen(router: Router) {
     println!("{}", listener.local_addr().unwrap());
     // Never told to stop: the process is killed.
     let (_stop, stopping) = watch::channel(false);
-    http::serve(listener, router, &Settings::usual().fixed.connections, stopping).await;
+    http::serve(listener, router, &Connections::default(), stopping).await;
 }
 
 /// The runtime that a server of this machine has.

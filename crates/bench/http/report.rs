@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::Plan;
 use crate::held::Held;
 use crate::measure::{ByConcurrency, Measured, Memory, Results, percentile};
+use crate::{Plan, markdown};
 
 pub(crate) fn print(plan: &Plan, results: &Results) {
     println!("over HTTP, SQLite FULL, client on the same machine; {} s for each figure", plan.seconds);
@@ -40,6 +40,16 @@ pub(crate) fn print(plan: &Plan, results: &Results) {
     }
     println!("goals: of floor ≥ 0.45 at 16 and 64 (stretch 0.6); p50/floor ≤ 1.5 at 1 (stretch 1.3)");
     print_costs(results);
+    let Memory { base_mb, loaded_mb, idle_mb } = results.memory;
+    println!(
+        "resident: {base_mb:.1} MB at the start, {loaded_mb:.1} MB after the load, {idle_mb:.1} MB some seconds later (goals: 40, 60)"
+    );
+    if plan.markdown {
+        markdown::print(results);
+    }
+    if plan.only_cycles {
+        return write_json(plan, &as_json(results));
+    }
     if let Some(alone) = results.ours.get(&1) {
         println!(
             "a pause and its resume, all of it durable and over HTTP: p50 {:.1} ms, p99 {:.1} ms; Hector says 5–25 ms (S0-65)",
@@ -64,10 +74,6 @@ pub(crate) fn print(plan: &Plan, results: &Results) {
             percentile(&with_model.cycle_ms, 0.5) - 100.0,
         );
     }
-    let Memory { base_mb, loaded_mb, idle_mb } = results.memory;
-    println!(
-        "resident: {base_mb:.1} MB at the start, {loaded_mb:.1} MB after the load, {idle_mb:.1} MB some seconds later"
-    );
     print_held(&results.held);
     results.backlog.print("SQLite FULL");
     results.big.print();
@@ -77,8 +83,9 @@ pub(crate) fn print(plan: &Plan, results: &Results) {
 /// What one cycle costs a server, in processor time and in what was counted inside it: what noise moves least.
 fn print_costs(results: &Results) {
     println!(
-        "a cycle costs the server {:20} | {:>8} {:>8} {:>8} | {:>6} {:>9} {:>7} {:>7} {:>7} {:>7} {:>8}",
+        "a cycle costs the server {:20} | {:>8} {:>9} {:>8} {:>8} | {:>6} {:>9} {:>7} {:>7} {:>7} {:>7} {:>8}",
         "",
+        "all µs",
         "writer µs",
         "other µs",
         "switches",
@@ -95,8 +102,12 @@ fn print_costs(results: &Results) {
         for (kind, measured) in kinds.iter().map(|(kind, all)| (kind, &all[at])) {
             let usage = measured.usage_per_cycle();
             print!(
-                "{:>22} {kind:>11} at {at:>3} | {:>9.0} {:>8.0} {:>8.1} | ",
-                "", usage.writer_us, usage.other_us, usage.switches
+                "{:>22} {kind:>11} at {at:>3} | {:>8.0} {:>9.0} {:>8.0} {:>8.1} | ",
+                "",
+                usage.all_us(),
+                usage.writer_us,
+                usage.other_us,
+                usage.switches
             );
             match measured.counts {
                 Some(counts) => println!(

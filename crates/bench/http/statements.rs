@@ -25,7 +25,7 @@ use standfast_store::{
 
 use crate::ours;
 
-/// Cycles recorded on one memory store: it is no index, and slows down with what it holds.
+/// Cycles recorded on one memory store: it is not an index, and slows down with what it holds.
 const OF_A_STORE: usize = 100;
 
 struct Recorded {
@@ -91,11 +91,11 @@ async fn record(count: usize) -> Vec<Vec<Batch>> {
     for _ in 0..count {
         let agent = AgentName::new("ops").unwrap();
         let new = NewRun { agent, session: None, message: Message::text("Free some space"), once: None };
-        let run = engine.start(&who, new).await.unwrap();
+        let run = engine.submit().start(&who, new).await.unwrap();
         let held = engine.reads().settled_run(&who, run, Millis::seconds(10)).await.unwrap();
         let hold = HoldId { run, key: held.run.state.holds[0].key };
         let decision = Decision { hold, wanted: Choice::Approve, digest: None, revision: None, once: None };
-        engine.decide(&who, decision).await.unwrap();
+        engine.submit().decide(&who, decision).await.unwrap();
         engine.reads().settled_run(&who, run, Millis::seconds(10)).await.unwrap();
         runs.push(run);
     }

@@ -37,6 +37,11 @@ impl Usage {
         usage
     }
 
+    /// Processor time of the server, all of its threads.
+    pub(crate) fn all_us(&self) -> f64 {
+        self.writer_us + self.other_us
+    }
+
     /// What was used since then.
     pub(crate) fn since(self, before: Usage) -> Usage {
         Usage {

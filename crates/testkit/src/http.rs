@@ -33,6 +33,20 @@ pub struct Answer {
     pub body: Value,
 }
 
+impl Answer {
+    /// The value of a field of a form, as it stands on a page.
+    ///
+    /// # Panics
+    ///
+    /// When the page has no such field.
+    #[must_use]
+    pub fn field(&self, name: &str) -> &str {
+        let begin = format!("name=\"{name}\" value=\"");
+        let found = self.text.split_once(&begin).and_then(|(_, rest)| rest.split_once('"'));
+        found.unwrap_or_else(|| panic!("there is no field {name}: {}", self.text)).0
+    }
+}
+
 /// One who asks a server, with a key or without.
 #[derive(Debug, Clone)]
 pub struct Http {

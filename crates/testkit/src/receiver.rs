@@ -168,13 +168,14 @@ async fn answer(mut stream: TcpStream, got: Arc<Mutex<Vec<Got>>>, mood: Arc<Mute
 }
 
 fn whole(request: &[u8]) -> Option<(BTreeMap<String, String>, String)> {
-    let text = std::str::from_utf8(request).ok()?;
-    let (head, body) = text.split_once("\r\n\r\n")?;
+    let end = request.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let (head, body) = (std::str::from_utf8(&request[..end]).ok()?, &request[end + 4..]);
     let headers: BTreeMap<String, String> = head
         .lines()
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
     let length: usize = headers.get("content-length")?.parse().ok()?;
-    (body.len() >= length).then(|| (headers, body.to_owned()))
+    // What is no text, such as protobuf, has signs in its place; the texts in it are there.
+    (body.len() >= length).then(|| (headers, String::from_utf8_lossy(body).into_owned()))
 }

@@ -23,6 +23,7 @@ pub(crate) enum Command {
     TidySvg(OsString),
     Product,
     Dist(DistOptions),
+    UpgradeCheck(Vec<OsString>),
     Clients,
     Book,
     Screenshots,
@@ -65,7 +66,12 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "dist",
         arguments: "[OPTION]",
-        summary: "build what is shipped: static binary, archive, wheel, packages of npm; --check installs each in an empty environment, --binary FILE packages that binary",
+        summary: "build what is shipped: static binary, archive, wheel, packages of npm; --check installs each in an empty environment, builds the image with buildah and renders the chart with Helm, --binary FILE packages that binary",
+    },
+    Subcommand {
+        name: "upgrade-check",
+        arguments: "COMMIT",
+        summary: "two real programs on one database: rolling upgrade from that commit on Postgres, replacement on SQLite, the way back; --old FILE and --new FILE name programs",
     },
     Subcommand {
         name: "clients",
@@ -120,6 +126,7 @@ pub(crate) const STANDFAST_SUBCOMMANDS: &[&str] = &[
     "subscriptions",
     "test",
     "validate",
+    "verify",
     "watch",
 ];
 
@@ -148,6 +155,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         Some("product") if rest.is_empty() => Ok(Command::Product),
         Some("product") => bail!("`cargo xtask product` takes no arguments, it got {}", joined(&rest)),
         Some("dist") => dist(rest).map(Command::Dist),
+        Some("upgrade-check") => Ok(Command::UpgradeCheck(rest)),
         Some("clients") if rest.is_empty() => Ok(Command::Clients),
         Some("clients") => bail!("`cargo xtask clients` takes no arguments, it got {}", joined(&rest)),
         Some("book") if rest.is_empty() => Ok(Command::Book),
@@ -246,7 +254,7 @@ mod tests {
         let message = parsed("tset").unwrap_err().to_string();
         assert!(
             message.contains(
-                "`tset`; known: test, bench, faults, tidy, product, dist, clients, book, screenshots, help"
+                "`tset`; known: test, bench, faults, tidy, product, dist, upgrade-check, clients, book, screenshots, help"
             ),
             "{message}"
         );

@@ -1,8 +1,9 @@
 //! `cargo xtask dist`: what is shipped. The static binary, and the packages that `packaging/dist.py` makes of it.
 //!
 //! Static, so that it runs on any distribution: with musl where that target is installed, otherwise with the C library of
-//! this machine linked in. `--check` installs each package in an empty environment and shows the demo; `--binary FILE`
-//! packages a binary that is there already. Platforms other than this one are built on machines of theirs.
+//! this machine linked in. `--check` installs each package in an empty environment and shows the demo, builds the
+//! image and renders the chart; `--binary FILE` packages a binary that is there already. Platforms other than this one are
+//! built on machines of theirs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ pub(crate) fn run(root: &Path, options: &DistOptions) -> Result<()> {
         .arg(&binary)
         .args(["--target", target, "--out"])
         .arg(&out);
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
     if options.check {
         command.arg("--check");
     }

@@ -26,19 +26,35 @@ pub(crate) fn bench(root: &Path, arguments: &[OsString]) -> Result<()> {
             if has(arguments, "--a2a") {
                 needs::install_for_a2a_bench(root)?;
             }
-            // As the program is shipped: with the allocator of the system.
-            let features = if has(arguments, "--postgres") { "postgres" } else { "" };
+            let (allocator, arguments) = allocator(arguments)?;
+            let postgres = if has(&arguments, "--postgres") { "postgres" } else { "" };
+            let features = [allocator, postgres].join(" ");
             let counting = counting_bench(root, "release")?;
             let bench =
                 ["run", "--profile", "dist", "-p", "standfast-bench", "--no-default-features", "--features"];
-            let mut measure = process::cargo_command(&[&bench[..], &[features, "--"]].concat());
-            measure.args(arguments).env(COUNTING_BENCH, counting);
+            let mut measure = process::cargo_command(&[&bench[..], &[&features, "--"]].concat());
+            measure.args(&arguments).env(COUNTING_BENCH, counting);
             process::run(root, measure)
         }
     }
 }
 
-/// What one cycle comes to, counted and compared with the checked-in table: the same in any profile, so the quickest to build
+/// The feature of the bench for `--allocator NAME`, and the other arguments. As the program is shipped, unless another one is
+/// asked for.
+fn allocator(arguments: &[OsString]) -> Result<(&'static str, Vec<OsString>)> {
+    let Some(at) = arguments.iter().position(|argument| argument == "--allocator") else {
+        return Ok(("mimalloc", arguments.to_vec()));
+    };
+    let feature = match arguments.get(at + 1).and_then(|name| name.to_str()) {
+        Some("mimalloc") => "mimalloc",
+        Some("jemalloc") => "jemalloc",
+        Some("system") => "",
+        Some(_) | None => bail!("--allocator is one of mimalloc, jemalloc, system"),
+    };
+    Ok((feature, [&arguments[..at], &arguments[at + 2..]].concat()))
+}
+
+/// What one cycle costs, counted and compared with the checked-in table: the same in any profile, so the quickest to build
 /// will do.
 pub(crate) fn counts(root: &Path, arguments: &[OsString]) -> Result<()> {
     let mut count = std::process::Command::new(counting_bench(root, "dev")?);
@@ -71,6 +87,12 @@ pub(crate) fn faults(root: &Path, arguments: &[OsString]) -> Result<()> {
         std::fs::write(root.join(file), "")
             .with_context(|| format!("{} cannot be written", file.display()))?;
     }
+    let product = product::build_release(root)?;
+    let cargo = |arguments: &[&str]| {
+        let mut command = process::cargo_command(arguments);
+        command.env(product::VARIABLE, &product);
+        command
+    };
     let store =
         ["run", "--release", "-p", "standfast-store", "--features", "faults", "--bin", "store-faults", "--"];
     let server = ["test", "--release", "-p", "standfast", "--test", "faults", "--", "--full"];
@@ -81,23 +103,29 @@ pub(crate) fn faults(root: &Path, arguments: &[OsString]) -> Result<()> {
     if only.is_none() {
         // Tests that are too long for every run.
         let nightly = ["nextest", "run", "--profile", "nightly", "-p", "standfast"];
-        found.push(process::cargo(
-            root,
-            &[&nightly[..], &["--test", "faults", "--test", "simulation"]].concat(),
-        ));
+        let nightly = [&nightly[..], &["--test", "faults", "--test", "simulation"]].concat();
+        found.push(process::run(root, cargo(&nightly)));
     }
-    found.extend(programs.iter().map(|program| process::cargo_with(root, program, arguments)));
+    for program in programs {
+        let mut command = cargo(program);
+        command.args(arguments);
+        found.push(process::run(root, command));
+    }
     // These are tests that play each case as often as they are told to.
     let races = ("F5-SURFACES", "standfast-e2e", "protocols", "race", 1000);
+    let kills = ["protocols", "program"].map(|test| ("F2-SURFACES", "standfast-e2e", test, "a_kill_", 200));
     let of_server = [("F27", "standfast", "sandbox", "f27", 40), ("F30", "standfast", "engine", "f30", 20)];
-    for (row, package, test, filter, rounds) in of_server.into_iter().chain([races]) {
+    let receivers = ("F25", "standfast-e2e", "protocols", "f25", 100);
+    for (row, package, test, filter, rounds) in of_server.into_iter().chain([races, receivers]).chain(kills) {
         let is_wanted = only.is_none_or(|only| only.to_string_lossy().split(',').any(|one| one == row));
         if is_wanted {
             let is_quick = arguments.iter().any(|argument| argument == "--quick");
             let rounds = if is_quick { 2 } else { rounds };
             let line = ["test", "--release", "-p", package, "--test", test, "--", filter];
             println!("{row}: the tests {filter}* of {test}, {rounds} rounds");
-            found.push(process::cargo_in_rounds(root, &line, rounds));
+            let mut command = cargo(&line);
+            command.env("STANDFAST_FAULT_ROUNDS", rounds.to_string());
+            found.push(process::run(root, command));
         }
     }
     let broken: Vec<String> = found.into_iter().filter_map(|one| Some(one.err()?.to_string())).collect();
@@ -118,9 +146,21 @@ fn json_file(arguments: &[OsString]) -> Result<Option<&Path>> {
 mod tests {
     use super::*;
 
+    fn arguments(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_bench_is_built_as_the_program_is_shipped_unless_it_is_told_otherwise() {
+        let chosen = |line: &str| allocator(&arguments(line)).ok();
+        assert_eq!(chosen("--quick"), Some(("mimalloc", arguments("--quick"))));
+        assert_eq!(chosen("--quick --allocator system --full"), Some(("", arguments("--quick --full"))));
+        assert_eq!(chosen("--allocator jemalloc"), Some(("jemalloc", Vec::new())));
+        assert_eq!((chosen("--allocator"), chosen("--allocator other")), (None, None));
+    }
+
     #[test]
     fn the_json_file_is_found() {
-        let arguments = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
         assert_eq!(json_file(&arguments("--quick")).unwrap(), None);
         assert_eq!(json_file(&arguments("--quick --json out.json")).unwrap(), Some(Path::new("out.json")));
         assert!(json_file(&arguments("--json")).is_err());

@@ -3,7 +3,7 @@
 //! Knows how to build, check and measure the product, never how the product works. `commands.rs` has the list
 //! of subcommands, `test.rs` what CI does, `product.rs` the program that is tested, `long_runs.rs` what takes too long for it, `tidy/` the rules that a
 //! compiler cannot check, `book.rs` the guide, `dist.rs` what is shipped,
-//! `clients.rs` the packages for Python and TypeScript.
+//! `upgrade.rs` an upgrade of two real programs, `clients.rs` the packages for Python and TypeScript.
 
 mod book;
 mod clients;
@@ -15,6 +15,7 @@ mod process;
 mod product;
 mod test;
 mod tidy;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -51,6 +52,7 @@ fn run() -> Result<()> {
         Command::TidySvg(file) => tidy::draw_graph(&root, file.as_ref()),
         Command::Product => product::build(&root).map(|path| println!("{}", path.display())),
         Command::Dist(options) => dist::run(&root, &options),
+        Command::UpgradeCheck(arguments) => upgrade::run(&root, &arguments),
         Command::Clients => clients::run(&root),
         Command::Book => book::build_and_check(&root),
         Command::Screenshots => test::take_screenshots(&root),

@@ -88,6 +88,15 @@ pub(crate) const BROWSER_TESTS: &str = "crates/e2e/browser";
 /// Where the MCP servers are that the tests talk to, by their package.json.
 const MCP_TESTS: &str = "crates/e2e/tests/outside/mcp";
 
+/// Where the mail server is that approvers get mail by.
+const MAIL_TESTS: &str = "crates/e2e/tests/outside/mail";
+
+/// Where the packages of Slack, Discord and Microsoft are that check what is said in chats.
+const CHAT_TESTS: &str = "crates/e2e/tests/outside/chats";
+
+/// Where the collector is that traces are read by.
+const TRACE_TESTS: &str = "crates/e2e/tests/outside/traces";
+
 /// Where the official clients of A2A are driven from, with the lists of their packages.
 const CLIENT_TESTS: &str = "crates/e2e/clients";
 
@@ -99,6 +108,9 @@ const PYTHON: &[(&str, &str)] = &[
     ("a2a-clients", CLIENT_TESTS),
     ("a2a-clients-v03", OLDER_CLIENT_TESTS),
     ("mcp-servers", MCP_TESTS),
+    ("mail-server", MAIL_TESTS),
+    ("chat-clients", CHAT_TESTS),
+    ("trace-collector", TRACE_TESTS),
     (TYPOS, "crates/xtask/typos"),
 ];
 
@@ -145,6 +157,7 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
         install_packages(root, &missing)?;
     }
     process::run(&root.join(MCP_TESTS), npm(&["ci"]))?;
+    process::run(&root.join(CHAT_TESTS), npm(&["ci"]))?;
     process::run(&root.join(BROWSER_TESTS), npm(&["ci"]))?;
     process::run(&root.join(CLIENT_TESTS), npm(&["ci"]))?;
     process::run(&root.join(OLDER_CLIENT_TESTS), npm(&["ci"]))?;

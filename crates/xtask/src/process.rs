@@ -43,13 +43,6 @@ pub(crate) fn cargo_command(arguments: &[&str]) -> Command {
     command
 }
 
-/// Like [`cargo`], for tests that play each of their cases so many times.
-pub(crate) fn cargo_in_rounds(root: &Path, arguments: &[&str], rounds: usize) -> Result<()> {
-    let mut command = Command::new(cargo_program());
-    command.args(arguments).env("STANDFAST_FAULT_ROUNDS", rounds.to_string());
-    run(root, command)
-}
-
 /// Runs a program with the terminal's input and output; anything but success is an error that quotes the
 /// command.
 pub(crate) fn run(root: &Path, mut command: Command) -> Result<()> {
@@ -117,6 +110,12 @@ fn on_path(program: &str) -> Option<PathBuf> {
 /// The cargo that runs us, so that a pinned toolchain is kept for what we start.
 fn cargo_program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"))
+}
+
+/// A program of the same toolchain as the cargo that runs us.
+pub(crate) fn beside_cargo(program: &str) -> PathBuf {
+    let beside = PathBuf::from(cargo_program()).with_file_name(program);
+    if beside.is_file() { beside } else { PathBuf::from(program) }
 }
 
 /// The command as a person would type it: `cargo`, not the path of the toolchain's cargo.

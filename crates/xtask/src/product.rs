@@ -24,12 +24,23 @@ const NEXTEST_ENVIRONMENT: &str = "NEXTEST_ENV";
 pub(crate) fn build(root: &Path) -> Result<PathBuf> {
     let product = path(root);
     if std::env::var_os(VARIABLE).is_none() {
-        build_and_keep(root, &product)?;
+        build_and_keep(root, &product, &[], "debug")?;
     }
     if let Some(file) = std::env::var_os(NEXTEST_ENVIRONMENT) {
         let file = Path::new(&file);
         tell(file, &product).with_context(|| format!("{} cannot be written", file.display()))?;
     }
+    Ok(product)
+}
+
+/// Builds the product as long runs use it, in release, unless somebody has named one, and says where it is. Kept beside the
+/// everyday one, which stays as it is.
+pub(crate) fn build_release(root: &Path) -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os(VARIABLE) {
+        return Ok(PathBuf::from(named));
+    }
+    let product = process::target_folder(root).join("product/release/standfast");
+    build_and_keep(root, &product, &["--release"], "release")?;
     Ok(product)
 }
 
@@ -41,10 +52,10 @@ pub(crate) fn path(root: &Path) -> PathBuf {
     }
 }
 
-fn build_and_keep(root: &Path, product: &Path) -> Result<()> {
-    process::cargo(root, &["build", "--quiet", "-p", "standfast", "--bins"])?;
+fn build_and_keep(root: &Path, product: &Path, options: &[&str], folder: &str) -> Result<()> {
+    process::cargo(root, &[&["build", "--quiet", "-p", "standfast", "--bins"][..], options].concat())?;
     for kept in [product.to_owned(), product.with_file_name(CONFORMANCE)] {
-        let built = process::target_folder(root).join("debug").join(kept.file_name().unwrap_or_default());
+        let built = process::target_folder(root).join(folder).join(kept.file_name().unwrap_or_default());
         keep(&built, &kept).with_context(|| format!("{} cannot be kept", kept.display()))?;
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! this.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -21,18 +22,21 @@ const STEPS: &[Step] = &[
     Step { name: "tidy", run: tidy::check },
     Step { name: "needs", run: needs::install_missing },
     Step { name: "typos", run: needs::find_typos },
-    Step { name: "clippy", run: clippy },
+    Step { name: "clippy", run: build_with_clippy },
     Step { name: "product", run: |root| product::build(root).map(drop) },
     Step { name: "tests", run: tests },
     Step { name: "counts", run: |root| long_runs::counts(root, &[]) },
     Step { name: "browser", run: browser },
-    Step { name: "doc tests", run: |root| process::cargo(root, &["test", "--doc", "--workspace"]) },
+    Step { name: "doc tests", run: doc_tests },
     Step { name: "book", run: book::build_and_check },
     Step {
         name: "deny",
         run: |root| process::cargo(root, &["deny", "check", "bans", "licenses", "sources"]),
     },
 ];
+
+/// Everything that the tests are made of, each feature on: what is built for one step is what the next one runs.
+const ALL_OF_IT: [&str; 2] = ["--workspace", "--all-features"];
 
 /// How many tests nextest runs at a time.
 const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
@@ -70,7 +74,7 @@ fn run_steps(root: &Path, steps: &[Step]) -> Result<()> {
 
 /// All tests, with the program that the step before built.
 fn tests(root: &Path) -> Result<()> {
-    let mut nextest = process::cargo_command(&["nextest", "run", "--workspace", "--profile", "ci"]);
+    let mut nextest = checked_by_clippy(&[&["nextest", "run", "--profile", "ci"][..], &ALL_OF_IT].concat());
     nextest.env(product::VARIABLE, product::path(root));
     if std::env::var_os(TEST_THREADS).is_none() {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -96,9 +100,26 @@ pub(crate) fn take_screenshots(root: &Path) -> Result<()> {
     process::run(&folder, npm)
 }
 
-fn clippy(root: &Path) -> Result<()> {
-    let what = ["clippy", "--workspace", "--all-targets", "--all-features"];
-    process::cargo(root, &[&what[..], &["--", "-D", "warnings"]].concat())
+/// Builds every test, and checks all code of this workspace while it does.
+fn build_with_clippy(root: &Path) -> Result<()> {
+    process::run(
+        root,
+        checked_by_clippy(&[&["test", "--no-run", "--quiet", "--all-targets"][..], &ALL_OF_IT].concat()),
+    )
+}
+
+fn doc_tests(root: &Path) -> Result<()> {
+    process::run(root, checked_by_clippy(&[&["test", "--doc"][..], &ALL_OF_IT].concat()))
+}
+
+/// A cargo that compiles this workspace with clippy, as `cargo clippy` does, where warnings are errors. `cargo clippy` itself
+/// only checks, and so would go through every dependency once more than the tests do, which is minutes on a fresh machine.
+fn checked_by_clippy(arguments: &[&str]) -> Command {
+    let mut cargo = process::cargo_command(arguments);
+    cargo.env("RUSTC_WORKSPACE_WRAPPER", process::beside_cargo("clippy-driver"));
+    // How `cargo clippy` hands its arguments on.
+    cargo.env("CLIPPY_ARGS", ["-D", "warnings", ""].join("__CLIPPY_HACKERY__"));
+    cargo
 }
 
 /// What every step took, and a last line in the form that test runners close with.

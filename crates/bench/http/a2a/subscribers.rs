@@ -1,4 +1,4 @@
-//! Many who follow one task: what each costs the server, and when the last of them hears of its end.
+//! Many who follow one task: what each costs the server, and when the last of them gets its end.
 
 use std::time::{Duration, Instant};
 
@@ -21,14 +21,14 @@ pub(crate) struct Followed {
     pub(crate) came: Result<Came, String>,
 }
 
-/// How the event came to them.
+/// How the event reached them.
 #[derive(Debug)]
 pub(crate) struct Came {
     /// Until all of them had got the task as it was.
     pub(crate) opened_s: f64,
     /// Resident memory that came with them, for each.
     pub(crate) kb_each: f64,
-    /// From sending the approval to the first who heard of the end.
+    /// From sending the approval to the first who got the end.
     pub(crate) first_ms: f64,
     pub(crate) p50_ms: f64,
     pub(crate) last_ms: f64,

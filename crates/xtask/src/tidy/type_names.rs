@@ -1,9 +1,11 @@
-//! Rule: types are nouns of the field, never bare participles or particles: `Delivery`, not `Told`; `Page`, not `More`.
+//! Rule: types and source files are nouns of the field, never bare participles or particles: `Delivery`, not `Told`; `Page`,
+//! not `More`; `hold_marks.rs`, not `shown.rs`.
 //!
 //! A bare participle is one word that ends as verbs do, or one of the irregular ones below. Names that are nouns all the
-//! same, and names that a protocol or Rust itself fixes, are in `EXCEPTIONS`.
+//! same, and names that a protocol or Rust itself fixes, are in `EXCEPTIONS` and `FILE_EXCEPTIONS`.
 
 use super::graph::product_tokens;
+use super::order::FOR_TESTS_ONLY;
 use super::repository::Repository;
 use super::rust_tokens::Token;
 use super::violation::Violation;
@@ -17,6 +19,7 @@ const REFUSED: &[&str] = &[
     "Back",
     "Because",
     "Begun",
+    "Below",
     "Beside",
     "Born",
     "Both",
@@ -71,6 +74,7 @@ const REFUSED: &[&str] = &[
     "Spent",
     "Spoken",
     "Such",
+    "Taken",
     "Taught",
     "That",
     "Then",
@@ -92,6 +96,10 @@ const REFUSED: &[&str] = &[
 /// Words that end like a participle and are nouns, or that others have fixed.
 const EXCEPTIONS: &[&str] = &["Embed", "Feed", "Need", "Seed", "Speed"];
 
+/// Files that are named as others name what is in them: the header `Forwarded`, the HTTP binding of A2A, models of the type
+/// `scripted`; and a run's rest, which is a noun.
+const FILE_EXCEPTIONS: &[&str] = &["Forwarded", "Rest", "Scripted"];
+
 /// Crates that are not the product.
 const NOT_PRODUCT: &[&str] = &["xtask", "testkit", "e2e"];
 
@@ -100,6 +108,17 @@ pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
     for file in repository.files().iter().filter(|file| file.is_crate_source()) {
         if file.crate_folder().is_none_or(|folder| NOT_PRODUCT.contains(&folder)) {
             continue;
+        }
+        let is_for_tests = FOR_TESTS_ONLY.iter().any(|folder| file.path.starts_with(folder));
+        if let Some(name) = file_stem(&file.path).filter(|name| is_bare(name) && !is_for_tests)
+            && !FILE_EXCEPTIONS.contains(&name.as_str())
+        {
+            violations.push(Violation::new(
+                &file.path,
+                1,
+                "the file's name is a bare participle or particle",
+                "name it by the noun of what it owns",
+            ));
         }
         for (name, line) in declared_types(&product_tokens(&file.text)) {
             if is_bare(&name) && !EXCEPTIONS.contains(&name.as_str()) {
@@ -113,6 +132,13 @@ pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
         }
     }
     violations
+}
+
+/// The name of a file as a type would be written.
+fn file_stem(path: &str) -> Option<String> {
+    let stem = path.rsplit('/').next()?.strip_suffix(".rs")?;
+    let (first, rest) = stem.split_at_checked(1)?;
+    Some(first.to_uppercase() + rest)
 }
 
 /// The names of the types that a file declares, with their lines.
@@ -141,5 +167,17 @@ mod tests {
         let lines: Vec<usize> = found.iter().map(|violation| violation.line).collect();
         assert_eq!(lines, [1, 2, 3, 6]);
         assert!(check(&Repository::of(&[("crates/xtask/src/a.rs", source)])).is_empty());
+    }
+
+    #[test]
+    fn so_are_files() {
+        let named = |path: &'static str| check(&Repository::of(&[(path, "")])).len();
+        assert_eq!(named("crates/engine/src/commit/shown.rs"), 1);
+        assert_eq!(named("crates/engine/src/drive/denied.rs"), 1);
+        for noun in ["commit/hold_marks.rs", "http/forwarded.rs", "drive/seed.rs", "lib.rs"] {
+            let path = format!("crates/engine/src/{noun}");
+            assert!(check(&Repository::of(&[(&path, "")])).is_empty(), "{noun}");
+        }
+        assert_eq!(named("crates/engine/tests/shown.rs"), 0);
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn graph_of(repository: &Repository, folder: Folder<'_>) -> Graph {
     let known = known_in(&sources, folder);
     let mut graph = Graph::of(sources.iter().map(|source| source.component.clone()));
     if folder.facade.is_none() {
-        // The file that only lists modules is no component.
+        // The file that only lists modules is not a component.
         graph.nodes.remove(FACADE);
     }
     for source in &sources {
