@@ -1,12 +1,13 @@
 // Every page in Debian's Chromium: what axe checks, phone and dark, and texts that would do something if they were markup.
 //
-// T17, T20: text of models, tools and people is text. S4-17, S4-18, S4-26: an inbox shows what waits and takes the answer.
+// T17, T20: text of models, tools and people is text. S4-17, S4-18, S4-26: an inbox shows pending tasks and takes the answer.
 
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { after, afterEach, before, test } from 'node:test';
-import { launch } from './server.js';
+import { BINARY, launch, Server } from './server.js';
 import { accessible, CORPUS, NASTY, until, watch } from './watch.js';
-import { fill, world } from './world.js';
+import { fill, REFUSED, world } from './world.js';
 
 let browser;
 let here;
@@ -25,7 +26,7 @@ afterEach(async () => {
 async function visitor(more = {}) {
   const context = await browser.newContext(more);
   contexts.push(context);
-  return watch(await context.newPage(), () => here.server.base, troubles, /status of 4(22|09)/);
+  return watch(await context.newPage(), () => here.server.base, troubles, /status of 4(00|04|22|09)/);
 }
 
 test('axe finds nothing on any page, in light and dark, and nothing is wider than a phone', async () => {
@@ -40,6 +41,11 @@ test('axe finds nothing on any page, in light and dark, and nothing is wider tha
       const width = await page.evaluate('document.documentElement.scrollWidth');
       assert.ok(width <= 360, `${name} is ${width} wide`);
       if (process.env.SCREENSHOTS) await page.screenshot({ path: `${process.env.SCREENSHOTS}/${name}-phone-${colorScheme}.png`, fullPage: true });
+    }
+    for (const [name, [address, status]] of Object.entries(REFUSED)) {
+      const response = await page.goto(here.server.base + address);
+      assert.equal(response.status(), status, address);
+      await accessible(page, `${name} (${colorScheme})`);
     }
     await page.context().close();
   }
@@ -59,6 +65,19 @@ test('text that looks like markup is text on every page, also when it comes in l
     await page.waitForTimeout(300);
     assert.equal(await page.locator('main img, main script, main svg:not(.chart, .legend svg), main iframe, main style, main a[href^="javascript"], [onerror], [onload], [onfocus]').count(), 0, name);
   }
+  // Pictures are opened as pages of their own: the timeline, and one that the arguments of a call bring along.
+  await page.goto(`${here.server.base}${pages.run}/timeline.svg`);
+  await page.waitForTimeout(300);
+  assert.equal(await page.locator('script, image, foreignObject, a').count(), 0, 'timeline');
+  // Fields of filters show what was looked for.
+  for (const text of CORPUS) {
+    for (const [address, label] of [['/', 'Search what is asked'], ['/runs', 'Started by'], ['/history', 'By']]) {
+      const name = label === 'Search what is asked' ? 'q' : label === 'By' ? 'by' : 'owner';
+      const response = await page.goto(`${here.server.base}${address}?${name}=${encodeURIComponent(text)}`);
+      assert.ok([200, 400].includes(response.status()), `${address} ${text}`);
+      assert.equal(await page.locator('main img, main script, main iframe, main style, main a[href^="javascript"], [onerror], [onload], [onfocus]').count(), 0, `${address} ${text}`);
+    }
+  }
   // The forms that take text take all of it.
   for (const text of CORPUS) {
     await page.goto(here.server.base + pages.elsewhere);
@@ -69,8 +88,44 @@ test('text that looks like markup is text on every page, also when it comes in l
   }
 });
 
+test('names of people that look like markup are text, in charts, in the history and wherever else they stand', async () => {
+  const server = await new Server('--auth', 'keys').start();
+  here = { server, stop: () => server.stop() };
+  const keys = (user) => execFileSync(BINARY, ['keys', 'create', '--user', user, '--role', 'admin', '--data', server.data], { stdio: ['ignore', 'pipe', 'ignore'] }).toString().trim();
+  const names = [...CORPUS, 'turned \u202eround'];
+  const all = names.map((user) => ({ user, key: keys(user) }));
+  let run;
+  let hold;
+  for (const { key } of all) {
+    const ask = async (path, body) => {
+      const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+      const response = await fetch(`${server.base}/api/v1${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+      assert.ok(response.ok, `${path}: ${response.status}`);
+      return response.json();
+    };
+    run = await ask('/agents/ops/runs', { input: NASTY, wait: 'settled' });
+    hold = run.holds[0].id;
+    await ask(`/holds/${hold}/resolve`, { resolution: 'approve' });
+  }
+  const page = await visitor();
+  await page.goto(`${server.base}/sign-in`);
+  await page.getByLabel('API key').fill(all[0].key);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('heading', { name: 'Pending' }).waitFor();
+  for (const address of ['/charts?over=24h', '/history', '/runs', '/sessions', '/me', '/grants', `/runs/${run.id}`, `/approve/${hold}`, `/approve/${hold}/receipt`, '/']) {
+    await page.goto(server.base + address);
+    await page.locator('details').evaluateAll((details) => details.forEach((one) => { one.open = true; }));
+    await page.waitForTimeout(200);
+    assert.equal(await page.locator('main img, script:not([src]), main svg:not(.chart, .legend svg), main iframe, main style, a[href^="javascript"], [onerror], [onload], [onfocus]').count(), 0, address);
+    assert.equal((await page.content()).includes('\u202e'), false, address);
+  }
+  await page.goto(`${server.base}/charts?over=24h`);
+  const drawn = await page.locator('section', { hasText: 'Time to decision by person' }).locator('svg > text:not(.q)').allTextContents();
+  assert.deepEqual(drawn.map((name) => name.slice(0, 7)).sort(), names.map((name) => name.slice(0, 7)).sort());
+});
+
 for (const javaScriptEnabled of [true, false]) {
-  test(`an inbox shows what waits and takes the answer, ${javaScriptEnabled ? 'with' : 'without'} JavaScript (S4-17, S4-18, S4-26)`, async () => {
+  test(`an inbox shows pending tasks and takes the answer, ${javaScriptEnabled ? 'with' : 'without'} JavaScript (S4-17, S4-18, S4-26)`, async () => {
     here = await world();
     const pages = await fill(here);
     const page = await visitor({ javaScriptEnabled });

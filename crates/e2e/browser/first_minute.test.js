@@ -1,9 +1,11 @@
 // The first minute of a newcomer, in Debian's Chromium: ask, kill -9, start again, approve; the page leads through it.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { launch, Server } from './server.js';
-import { accessible, watch } from './watch.js';
+import { accessible, until, watch } from './watch.js';
 
 let browser;
 
@@ -31,8 +33,51 @@ for (const javaScriptEnabled of [true, false]) {
     await page.goto(`${server.base}/first-minute`);
     await page.getByText('Of this run it wrote 1 line').waitFor();
     assert.equal(server.effects().length, 1);
+    // A change with its diff, approved where it is asked.
+    await page.getByRole('button', { name: 'Ask for a change' }).click();
+    await page.getByRole('heading', { name: 'Conversation with website' }).waitFor();
+    assert.deepEqual((await page.locator('.widget .diff > div').allTextContents()).filter((line) => /^[+-]/.test(line)),
+      ['-Saturday          closed', '+Saturday          10:00 to 14:00']);
+    await page.getByRole('button', { name: '✓ Approve', exact: true }).click();
+    await page.getByText('The opening hours are up to date.').waitFor();
+    assert.match(readFileSync(join(server.data, 'demo', 'opening-hours.txt'), 'utf8'), /10:00 to 14:00/);
     await context.close();
     await server.stop();
     assert.deepEqual(troubles, []);
   });
 }
+
+test('from the start to an approved change whose diff was read, in under a minute and five steps', async () => {
+  const began = Date.now();
+  const troubles = [];
+  const server = await new Server().start();
+  const context = await browser.newContext({ viewport: { width: 1280, height: 720 } });
+  const page = watch(await context.newPage(), () => server.base, troubles);
+  let steps = 0;
+  const step = async (does) => { steps += 1; await does; };
+  await step(page.goto(`${server.base}/`));
+  await step(page.getByLabel('Agent', { exact: true }).selectOption('website'));
+  await page.getByLabel('What should it do?').fill('We open on Saturdays from now on');
+  await step(page.getByRole('button', { name: 'Start', exact: true }).click());
+  await step(page.getByRole('link', { name: /Approval.*edit_file/ }).click());
+  await page.getByRole('heading', { name: 'Approve edit_file?' }).waitFor();
+  // Everything that is needed to understand it is there at once, beside the button.
+  const seen = async (what, place) => {
+    const { top, bottom } = await place.evaluate((element) => { const { top, bottom } = element.getBoundingClientRect(); return { top, bottom }; });
+    assert.ok(top >= 0 && bottom <= 720, `${what} is at ${top} to ${bottom}`);
+  };
+  await seen('what was asked', page.getByText('We open on Saturdays from now on'));
+  await seen('what goes', page.locator('.diff .minus').getByText('Saturday          closed'));
+  await seen('what comes', page.locator('.diff .plus').getByText('Saturday          10:00 to 14:00'));
+  const button = page.getByRole('button', { name: '✓ Approve: run it as shown' });
+  await seen('the button', button);
+  await step(button.click());
+  await page.getByRole('heading', { name: 'Approved', exact: true }).waitFor();
+  await until('the file is changed', () => /10:00 to 14:00/.test(readFileSync(join(server.data, 'demo', 'opening-hours.txt'), 'utf8')));
+  const took = Date.now() - began;
+  assert.ok(took < 60_000, `it took ${took} ms`);
+  assert.equal(steps, 5);
+  await context.close();
+  await server.stop();
+  assert.deepEqual(troubles, []);
+});

@@ -93,10 +93,23 @@ test('ten thousand holds: the list counts them, is walked forwards and back, sea
   }
   assert.deepEqual(await page.locator('.list > li').evaluateAll((all) => all.map((one) => one.id)), first);
   // What has no index is looked through in parts, each with the way on; what has one is found at once.
-  for (const [query, count] of [['agent=needle', 1], ['agent=needle&q=gr%C3%BCezi', 1], ['agent=needle&deadline=24h&sort=deadline', 1], ['tool=write_file&q=7.txt', 25]]) {
+  for (const [query, count] of [['agent=needle', 1], ['agent=needle&q=gr%C3%BCezi', 1], ['agent=needle&deadline=24h&sort=deadline', 1], ['tool=write_file&q=7.txt', 25],
+    ['deadline=24h', 1], ['deadline=none', 25], ['owner=local', 25], ['owner=nobody', 0], ['agent=nobody&sort=deadline', 0], ['deadline=24h&mine=1', 1]]) {
     await page.goto(`${server.base}/?${query}`);
     assert.equal(await page.locator('.list > li').count(), count, query);
   }
+  // The one with a deadline was the last that was opened; in the order by deadline it is the first of them all.
+  await page.goto(`${server.base}/?sort=deadline`);
+  await ready();
+  const due = await page.locator('.list > li').evaluateAll((all) => all.map((one) => one.id));
+  assert.equal(due.length, 25);
+  assert.match(await page.locator('.list > li').first().innerText(), /needle/);
+  assert.deepEqual(due.slice(1), first.slice(0, 24), 'then those without one, the oldest first');
+  await page.locator('a[rel=next]').click();
+  await ready();
+  const further = await page.locator('.list > li').evaluateAll((all) => all.map((one) => one.id));
+  assert.equal(further[0], first[24]);
+  assert.ok(!further.some((id) => due.includes(id)));
   await page.goto(`${server.base}/`);
   await ready();
   await page.keyboard.press('j');
@@ -131,6 +144,15 @@ test('five thousand events in a run: the latest are there, and all the others on
   await page.getByRole('link', { name: 'Show the latest events' }).click();
   const picture = await context.request.get(`${server.base}/runs/${id}/timeline.svg`);
   assert.equal(picture.status(), 200);
+  assert.match(await picture.text(), /earlier events are not in this picture/);
+  // The conversation has the beginning and the end, and says where the rest is.
+  const { session } = await server.api(`/runs/${id}`);
+  await page.goto(`${server.base}/sessions/${session}?agent=walker`);
+  await ready();
+  await page.getByText(/\d+ parts of this run are not shown here/).waitFor();
+  assert.ok(await page.locator('.conversation > div').count() <= 201);
+  await page.locator('.talk').getByText('Walk around').waitFor();
+  await page.locator('.talk.agent').getByText('All done.').waitFor();
 });
 
 test('ten megabytes of arguments: a summary first, the buttons in reach, nothing cut silently, every byte one click away', async () => {
@@ -143,7 +165,7 @@ test('ten megabytes of arguments: a summary first, the buttons in reach, nothing
   }, `  write_file: {type: write_file, requires_approval: true}
   write_rows: {type: external, url: 'http://127.0.0.1:9/', allowed_hosts: ['127.0.0.1:9'], requires_approval: true, description: Writes rows}`);
   for (const agent of ['writer', 'rower']) {
-    const { hold } = await server.held(agent);
+    const { hold, id } = await server.held(agent);
     await page.goto(server.base + hold);
     await ready();
     await page.getByText(/In short \(1\d{7} bytes\)/).waitFor();
@@ -157,7 +179,17 @@ test('ten megabytes of arguments: a summary first, the buttons in reach, nothing
     const given = JSON.parse(text);
     if (agent === 'writer') assert.equal(given.content, content); else assert.deepEqual(given, rows);
     await accessible(page, `${agent} with ten megabytes`);
-    await page.getByRole('button', { name: '✕ Deny: do not run it' }).click();
+    // A widget is as short, and what is too long to edit has no editor.
+    const { session } = await server.api(`/runs/${id}`);
+    const response = await page.goto(`${server.base}/sessions/${session}?agent=${agent}`);
+    await ready();
+    await page.locator('.widget').getByText(/In short \(1\d{7} bytes\)/).waitFor();
+    assert.ok((await response.body()).length < 2_000_000, 'the page has not all of it');
+    await page.locator('.widget summary', { hasText: 'Edit the arguments' }).click();
+    await page.locator('.widget').getByText('These arguments are too long to edit on a page').waitFor();
+    await page.locator('.widget a', { hasText: 'Open the bytes by themselves' }).waitFor({ state: 'attached' });
+    assert.equal(await page.locator('.widget textarea').count(), 0);
+    await page.getByRole('button', { name: '✕ Deny' }).click();
     await page.getByText('by local').first().waitFor();
   }
   await page.goto(`${server.base}/`);

@@ -106,22 +106,121 @@ test('a reload in the middle of typing brings back the page, and the task', asyn
   assert.equal(server.effects().length, 1);
 });
 
-/** Something in between that lets no stream through. */
-async function cutter() {
+/**
+ * Something in between that lets no stream through, or cuts those that are open when it is told to, or goes silent: streams stay
+ * open, those that are open and new ones, and nothing comes through any more.
+ */
+async function cutter({ lets = false } = {}) {
+  const streams = new Set();
+  let opened = 0;
+  let isSilent = false;
   const proxy = createServer((asked, answer) => {
-    if (asked.url.startsWith('/events')) { answer.writeHead(502).end(); return; }
+    const isStream = asked.url.startsWith('/events');
+    if (isStream && !lets) { answer.writeHead(502).end(); return; }
+    if (isStream) {
+      opened += 1;
+      streams.add(answer);
+      answer.on('close', () => streams.delete(answer));
+    }
     const headers = { ...asked.headers, host: `127.0.0.1:${server.port}` };
     if (headers.origin) headers.origin = server.base;
     const onward = ask({ port: server.port, method: asked.method, path: asked.url, headers }, (got) => {
       answer.writeHead(got.statusCode, got.headers);
-      got.pipe(answer);
+      if (!isStream) { got.pipe(answer); return; }
+      answer.flushHeaders();
+      got.on('data', (piece) => { if (!isSilent) answer.write(piece); });
+      got.on('end', () => { if (!isSilent) answer.end(); });
+      got.on('error', () => { if (!isSilent) answer.destroy(); });
+      answer.on('close', () => got.destroy());
     });
     onward.on('error', () => answer.destroy());
     asked.pipe(onward);
   });
   await new Promise((resolve) => { proxy.listen(0, '127.0.0.1', resolve); });
-  return { base: `http://127.0.0.1:${proxy.address().port}`, close: () => { proxy.closeAllConnections(); proxy.close(); } };
+  return {
+    base: `http://127.0.0.1:${proxy.address().port}`,
+    opened: () => opened,
+    cut: () => { for (const one of streams) one.destroy(); },
+    silence: (wanted) => { isSilent = wanted; },
+    close: () => { proxy.closeAllConnections(); proxy.close(); },
+  };
 }
+
+test('a stream that is cut in the middle is opened again, and nothing that happened meanwhile is missed', async () => {
+  const proxy = await cutter({ lets: true });
+  const visitor = watch(await context.newPage(), () => proxy.base, troubles, DOWN);
+  await visitor.goto(`${proxy.base}/sessions`);
+  await until('the stream is open', () => proxy.opened() === 1);
+  await server.held('ops', 'Before the cut');
+  await visitor.getByRole('link', { name: /Before the cut/ }).waitFor();
+  proxy.cut();
+  await server.held('ops', 'While it was cut');
+  await visitor.getByRole('link', { name: /While it was cut/ }).waitFor();
+  await until('it is open again', () => proxy.opened() >= 2);
+  await server.held('ops', 'After the cut');
+  await visitor.getByRole('link', { name: /After the cut/ }).waitFor();
+  await visitor.close();
+  proxy.close();
+});
+
+test('a stream that goes silent without being closed is noticed: the page looks by itself, and goes back to a stream that speaks', async () => {
+  const proxy = await cutter({ lets: true });
+  const visitor = watch(await context.newPage(), () => proxy.base, troubles, DOWN);
+  await visitor.clock.install();
+  await visitor.goto(`${proxy.base}/sessions`);
+  await until('the stream is open', () => proxy.opened() === 1);
+  await server.held('ops', 'Before the silence');
+  await visitor.getByRole('link', { name: /Before the silence/ }).waitFor();
+  proxy.silence(true);
+  await server.held('ops', 'In the silence');
+  // A server says every 20 seconds that it is there. Time passes here by the clock of the page alone.
+  await visitor.clock.fastForward(51_000);
+  await live(visitor).getByText('Live updates are interrupted').waitFor();
+  await until('it tried another stream', () => proxy.opened() === 2);
+  // The other one is open too, and as silent: that is no connection.
+  for (const words of ['In the silence', 'Later in the silence']) {
+    await until(`it looks by itself: ${words}`, async () => {
+      await visitor.clock.fastForward(5_100);
+      return await visitor.getByRole('link', { name: words, exact: false }).count() > 0;
+    });
+    await live(visitor).getByText('Live updates are interrupted').waitFor();
+    if (words === 'In the silence') await server.held('ops', 'Later in the silence');
+  }
+  // What the page says for a moment only is noted.
+  await visitor.evaluate(() => {
+    const [line, said] = [document.getElementById('live'), []];
+    Object.assign(window, { said });
+    new MutationObserver(() => said.push(line.textContent)).observe(line, { childList: true, subtree: true });
+  });
+  proxy.silence(false);
+  await until('it is connected again', async () => {
+    await visitor.clock.fastForward(5_100);
+    return (await visitor.evaluate(() => window.said)).includes('Connected again.');
+  });
+  await server.held('ops', 'After the silence');
+  await visitor.getByRole('link', { name: /After the silence/ }).waitFor();
+  await visitor.close();
+  proxy.close();
+});
+
+test('an answer that never comes does not keep a page from looking again', async () => {
+  let kept = 0;
+  await page.route('**/sessions', async (route) => {
+    if (!route.request().headers()['x-standfast-fragment'] || kept > 0) { await route.continue(); return; }
+    kept += 1;
+    // Swallowed: neither answered nor refused.
+  });
+  // The first look is given up sooner than others would be.
+  await page.addInitScript(() => {
+    const { timeout } = AbortSignal;
+    let looks = 0;
+    AbortSignal.timeout = (ms) => { looks += 1; return timeout.call(AbortSignal, looks === 1 ? 500 : ms); };
+  });
+  await open('/sessions');
+  await until('the first look is swallowed', () => kept === 1);
+  await server.held('ops', 'Meanwhile');
+  await page.getByRole('link', { name: /Meanwhile/ }).waitFor();
+});
 
 test('where streams are cut, the page looks by itself, also for what becomes of a task (S0-75)', async () => {
   const proxy = await cutter();
@@ -151,7 +250,7 @@ test('a call that changes under somebody’s eyes is not exchanged: they are tol
   assert.equal(await page.locator('form[data-action=approve] input[name=revision]').inputValue(), '0');
 });
 
-test('words are shown while a model speaks, and replaced by its reply', async () => {
+for (const place of ['conversation', 'run']) test(`words are shown on the page of a ${place} while a model speaks, and replaced by its reply`, async () => {
   const model = await speakingModel();
   const speaking = await new Server('--config', model.config).start();
   const reader = watch(await context.newPage(), () => speaking.base, troubles, DOWN);
@@ -160,10 +259,14 @@ test('words are shown while a model speaks, and replaced by its reply', async ()
   await reader.getByRole('button', { name: 'Send' }).click();
   await until('the model is asked', () => model.isAsked());
   await reader.getByText('The agent is working').waitFor();
+  if (place === 'run') {
+    const { runs } = await speaking.api('/runs');
+    await reader.goto(`${speaking.base}/runs/${runs[0].id}`);
+  }
   // A look of the page at itself takes the words away until the model speaks on, as models do.
   await until('the words are shown', async () => { model.say('Once upon '); return await reader.locator('#live-words').getByText('Once upon').count() > 0; });
   model.end('a time <b>there</b> was');
-  await reader.locator('.talk.agent').getByText('a time <b>there</b> was').waitFor();
+  await reader.locator(place === 'run' ? '.timeline .said' : '.talk.agent').getByText('a time <b>there</b> was').first().waitFor();
   assert.equal(await reader.locator('#live-words').count(), 0);
   await reader.close();
   await speaking.stop();

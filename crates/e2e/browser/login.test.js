@@ -1,5 +1,5 @@
 // A login at an MCP server in Debian's Chromium: the owner of the run is led there and back, and the run goes on; an
-// approver is told whose login it is.
+// approver sees whose login it is.
 //
 // T21: only the form begins it. T29: the account is the owner's. The MCP server and its authorization server are those of
 // the tests in `../tests/outside/mcp`, by the official Python SDK, which `cargo xtask test` installs.
@@ -13,6 +13,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { BINARY, launch, Server } from './server.js';
+import { accessible } from './watch.js';
 
 const PYTHON = fileURLToPath(new URL('../../../target/mcp-servers/bin/python', import.meta.url));
 const PROTECTED = fileURLToPath(new URL('../tests/outside/mcp/protected.py', import.meta.url));
@@ -109,6 +110,7 @@ test('the owner is led to the login and back; an approver is told whose it is', 
   await page.waitForLoadState('load');
   const looks = await page.getByRole('button', { name: 'Log in at' }).evaluate((button) => getComputedStyle(button).backgroundColor);
   assert.notEqual(looks, 'rgb(239, 239, 239)', 'the page has its looks, also with keys');
+  await accessible(page, 'login');
   await page.getByRole('button', { name: 'Log in at' }).click();
   await page.waitForURL(/\/approve\/hold_/);
   assert.deepEqual(troubles, []);

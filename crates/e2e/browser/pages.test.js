@@ -211,7 +211,7 @@ test('the keyboard alone is enough to approve', async () => {
 test('two windows and an impatient finger: one decision, one effect', async () => {
   const { hold } = await server.held('ops');
   await open(hold);
-  // A window without script: it does not hear of the decision.
+  // A window without script: it does not learn of the decision.
   const still = await browser.newContext({ javaScriptEnabled: false });
   const second = watch(await still.newPage());
   await second.goto(server.base + hold);

@@ -1,52 +1,64 @@
 // Takes the pictures of README.md and the guide, and of every page in light, dark and phone width for whoever looks at them.
-// `cargo xtask screenshots` calls it. The first go to docs/images, the others to target/screenshots.
+// `cargo xtask screenshots` calls it. The first go to docs/images, the others to target/screenshots; `ONLY=name` takes those whose
+// name has that, and none of the guide.
 
 import { mkdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { end, every } from './gallery.js';
 import { launch, Server } from './server.js';
-import { fill, world } from './world.js';
 
 const GUIDE = fileURLToPath(new URL('../../../docs/images/', import.meta.url));
 const ALL = fileURLToPath(new URL('../../../target/screenshots/', import.meta.url));
 mkdirSync(ALL, { recursive: true });
 
+const LOOKS = {
+  light: { viewport: { width: 1000, height: 720 } },
+  dark: { viewport: { width: 1000, height: 720 }, colorScheme: 'dark' },
+  phone: { viewport: { width: 390, height: 844 } },
+};
+
 const browser = await launch();
 
-async function take(base, address, path, settings = {}) {
-  const context = await browser.newContext({ viewport: { width: 1000, height: 720 }, deviceScaleFactor: 1, ...settings });
-  const page = await context.newPage();
-  await page.goto(base + address);
-  await page.waitForTimeout(400);
-  await page.screenshot({ path, fullPage: settings.fullPage ?? false });
-  await context.close();
+/** The page as it is after a moment: what its script shows is there by then. */
+async function take(page, place, path, { isWhole = false } = {}) {
+  if (typeof place === 'string') await page.goto(place); else await place(page);
+  await page.waitForTimeout(300);
+  const { width, height } = page.viewportSize();
+  // What sticks to the lower end of the window would lie over what stands there.
+  if (isWhole) await page.setViewportSize({ width, height: Math.max(height, Math.min(await page.evaluate('document.documentElement.scrollHeight'), 6_000)) });
+  await page.screenshot({ path });
+  await page.setViewportSize({ width, height });
 }
 
-// The guide: the demo, as a newcomer sees it.
-const demo = await new Server().start();
-const { hold, id } = await demo.held('ops', 'Free some space');
-await demo.held('travel', 'Book the trip to Bern');
-await demo.held('receipts', 'Put this receipt into the books');
-const { session } = await demo.api(`/runs/${id}`);
-const conversation = `/sessions/${session}?agent=ops`;
-await take(demo.base, hold, `${GUIDE}approve.png`);
-await take(demo.base, '/', `${GUIDE}pending.png`);
-await take(demo.base, conversation, `${GUIDE}conversation.png`);
-await take(demo.base, '/first-minute', `${ALL}first-minute.png`, { fullPage: true });
-await demo.stop();
+async function guide() {
+  const demo = await new Server().start();
+  const { hold, id } = await demo.held('ops', 'Free some space');
+  await demo.held('travel', 'Book the trip to Bern');
+  await demo.held('receipts', 'Put this receipt into the books');
+  const { session } = await demo.api(`/runs/${id}`);
+  const context = await browser.newContext(LOOKS.light);
+  const page = await context.newPage();
+  for (const [name, address] of [['approve', hold], ['pending', '/'], ['conversation', `/sessions/${session}?agent=ops`]]) {
+    await take(page, demo.base + address, `${GUIDE}${name}.png`);
+  }
+  await context.close();
+  await demo.stop();
+}
 
-// Every page, for the eye.
-const here = await world();
-const pages = await fill(here);
-const looks = {
-  light: {},
-  dark: { colorScheme: 'dark' },
-  phone: { viewport: { width: 390, height: 844 } },
-  'phone-dark': { viewport: { width: 390, height: 844 }, colorScheme: 'dark' },
-};
-for (const [name, address] of Object.entries(pages)) {
-  for (const [look, settings] of Object.entries(looks)) {
-    await take(here.server.base, address, `${ALL}${name}-${look}.png`, { ...settings, fullPage: true });
+const only = process.env.ONLY;
+if (!only) await guide();
+for (const { base, pages, state } of await every(browser)) {
+  for (const [look, settings] of Object.entries(LOOKS)) {
+    const context = await browser.newContext({ ...settings, storageState: state });
+    // What is remembered of one page stands on others.
+    await context.addInitScript(() => localStorage.removeItem('standfast.task'));
+    const page = await context.newPage();
+    for (const [name, place] of Object.entries(pages)) {
+      if (only && !name.includes(only)) continue;
+      await take(page, typeof place === 'string' ? base + place : place, `${ALL}${name}-${look}.png`, { isWhole: true });
+    }
+    await context.close();
   }
 }
-await here.stop();
+await end();
 await browser.close();

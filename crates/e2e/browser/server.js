@@ -55,6 +55,7 @@ export class Server {
 
   /** kill -9, as a crash would. */
   async kill() {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
     const ended = new Promise((resolve) => this.child.once('exit', resolve));
     this.child.kill('SIGKILL');
     await ended;
@@ -71,11 +72,23 @@ export class Server {
     return existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : [];
   }
 
-  async api(path, body) {
-    const options = body && { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json' } };
-    const response = await fetch(`${this.base}/api/v1${path}`, options);
+  async get(path) {
+    return this.asked(path);
+  }
+
+  async post(path, body) {
+    return this.asked(path, { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json' } });
+  }
+
+  async asked(path, options) {
+    const response = await fetch(this.base + path, options);
     assert.ok(response.ok, `${path}: ${response.status}`);
     return response.json();
+  }
+
+  /** The API: with a body it sends one. */
+  async api(path, body) {
+    return body ? this.post(`/api/v1${path}`, body) : this.get(`/api/v1${path}`);
   }
 
   /** A run that waits, and the address of what it waits for. */

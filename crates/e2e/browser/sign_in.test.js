@@ -62,11 +62,27 @@ test('a key becomes a session that ends with sign-out', async () => {
   const api = await page.evaluate(async () => (await fetch('/api/v1/holds')).status);
   assert.equal(api, 401, 'programs show a key');
   await page.getByRole('link', { name: /ann/ }).click();
-  await page.getByText(`API key ${ann.slice(0, 12)}…`).waitFor();
+  await page.getByText(`API key ${ann.slice(0, 12)}…`, { exact: true }).waitFor();
+  await page.getByText('Chrome on Linux').waitFor();
   await page.getByRole('button', { name: 'Sign out' }).click();
   await heading('Sign in');
   await context.addCookies([cookie]);
   assert.equal((await page.goto(`${server.base}/runs`)).status(), 401, 'a cookie that was kept opens nothing');
+});
+
+test('every link of a run and of a hold opens with a session, without a key', async () => {
+  const ann = key('ann');
+  const hold = await held(ann);
+  await page.goto(`${server.base}/approve/${hold}`);
+  await signIn(ann);
+  const linked = () => page.locator('main a[href]').evaluateAll((all) => all.map((one) => one.getAttribute('href')).filter((href) => href.startsWith('/')));
+  await page.getByRole('button', { name: /Approve: run/ }).waitFor();
+  const all = new Set(await linked());
+  await page.getByRole('link', { name: 'The whole timeline' }).click();
+  await page.getByRole('link', { name: 'Raw events' }).waitFor();
+  for (const href of await linked()) all.add(href);
+  assert.ok([...all].some((href) => href.endsWith('/events.json')));
+  for (const href of all) assert.equal((await page.request.get(server.base + href)).status(), 200, href);
 });
 
 test('a session ends with its key, survives kill -9, and a form sent afterwards changes nothing', async () => {

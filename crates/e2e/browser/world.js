@@ -24,7 +24,7 @@ export async function world(text = 'Refund for Ann') {
   const call = (tool, args) => `- calls:\n  - {tool: ${tool}, arguments: ${JSON.stringify(args)}}\n`;
   const says = `- text: ${quoted}\n`;
   script('clerk', [call('suspend', { reason: text, question: text, options: ['yes', text] }), says]);
-  script('writer', [call('write_file', { path: 'a.txt', content: text }), says]);
+  script('writer', [call('write_file', { path: text === 'Refund for Ann' ? 'a.txt' : `${text.replaceAll('/', '').slice(0, 120)}.txt`, content: text }), says]);
   script('builder', [call('deploy', { branch: text }), says]);
   script('talker', [says, says, says, says]);
   writeFileSync(join(folder, 'standfast.yaml'), `
@@ -95,3 +95,6 @@ export async function fill({ server }, text = 'Refund for Ann') {
     use: `/runs/${used.id}/calls/1/receipt`,
   };
 }
+
+/** Pages that say no, and with which status. */
+export const REFUSED = { missing: ['/nothing', 404], unknown: ['/approve/nonsense', 404], filter: ['/?tol=x', 400] };

@@ -92,7 +92,7 @@ assert.equal(told((await second.next()).value.payload), 'task TASK_STATE_INPUT_R
 const rest = collect(second);
 assert.equal(state(await send([data({ decision: 'approve' })], task)), 'TASK_STATE_COMPLETED');
 const expected = ['statusUpdate TASK_STATE_WORKING', 'artifactUpdate', 'statusUpdate TASK_STATE_COMPLETED'];
-// How many pieces of what the model is just saying there are differs each time.
+// How many deltas of the reply there are differs each time.
 const isLive = ({ $case, value }) => $case === 'artifactUpdate' && !value.lastChunk;
 assert.deepEqual((await rest).filter((one) => !isLive(one)).map(told), expected);
 console.log('ok');

@@ -40,7 +40,7 @@ def told(response):
 
 
 def is_live(response):
-    """Whether it is a piece of what the model is just saying; how many there are differs each time."""
+    """Whether it is a delta of the reply; how many there are differs each time."""
     return response.WhichOneof("payload") == "artifact_update" and not response.artifact_update.last_chunk
 
 

@@ -1,10 +1,14 @@
 //! `standfast audit verify`, asked as its users ask it: the real binary on a real file.
 //!
 //! T32: whatever was changed in a stored log, the verifier says so and names the run. `audit/tampered.rs` changes everything
-//! that is made from logs, and what only signed heads notice.
+//! that is made from logs, and what only signed heads notice; `audit/rows.rs` what stands beside the runs,
+//! `audit/sealed.rs` standing approvals, `audit/bundle.rs` the one file that an auditor is given.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+mod bundle;
+mod rows;
+mod sealed;
 mod tampered;
 
 use std::path::{Path, PathBuf};

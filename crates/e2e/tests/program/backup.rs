@@ -6,9 +6,10 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use serde_json::Value;
-use standfast_store::conformance::cluster::OwnServer;
-use standfast_testkit::{serve, standfast, text};
+use serde_json::{Value, json};
+use standfast_store::conformance::cluster::{OwnServer, Replication, shared};
+use standfast_testkit::receiver::{Mood, Receiver};
+use standfast_testkit::{Http, serve, standfast, text};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"touch ran\"}'\n- text: done\n";
 
@@ -29,7 +30,7 @@ fn about(folder: &Path, arguments: &[&str]) -> Output {
     command.current_dir(folder).env_remove("STANDFAST_KEY").output().unwrap()
 }
 
-fn json(output: &Output) -> Value {
+fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(output)))
 }
 
@@ -43,7 +44,7 @@ fn a_backup_of_a_running_server_is_restored_and_goes_on() {
     let held: Vec<Value> = (0..5).map(|_| server.send("ops")).collect();
     let made = about(path, &["backup", "monday.backup", "--json"]);
     assert!(made.status.success(), "{}", said(&made));
-    let report = json(&made);
+    let report = json_of(&made);
     assert_eq!((&report["runs"], &report["ok"]), (&5.into(), &true.into()), "{report}");
     let again = about(path, &["backup", "monday.backup"]);
     assert_eq!(again.status.code(), Some(2));
@@ -68,7 +69,7 @@ fn a_backup_of_a_running_server_is_restored_and_goes_on() {
     let compare = ["restore", "monday.backup", "--compare", "broken/standfast.db"];
     let restored = about(path, &[&compare[..], &["--json"]].concat());
     assert!(restored.status.success(), "{}", said(&restored));
-    let revived = &json(&restored)["revived"];
+    let revived = &json_of(&restored)["revived"];
     assert_eq!(revived["pending"].as_array().unwrap().len(), 5, "{revived}");
     let since = &revived["later"];
     assert_eq!(since["decided"][0]["hold"], hold(0).as_str(), "{since}");
@@ -96,7 +97,7 @@ fn a_backup_of_a_running_server_is_restored_and_goes_on() {
     assert!(verified.status.success(), "{}", said(&verified));
 }
 
-/// What is no backup is not restored, and a broken one neither.
+/// What is not a backup is not restored, and a broken one neither.
 #[test]
 fn a_file_that_is_no_backup_is_refused() {
     let folder = standfast_testkit::folder(&[("script", SCRIPT)], CONFIG);
@@ -185,6 +186,70 @@ fn postgres_is_backed_up_with_its_own_tools() {
     assert!(second.contains("already decided"), "{second}");
 }
 
+/// F19: a Postgres whose log is archived goes back to an instant, with the commands of the guide: what was decided before it is as it
+/// was, what was decided after it is pending again, the log verifies, and both are decided once from there on.
+#[test]
+fn postgres_goes_back_to_an_instant() {
+    let page = standfast_testkit::binary::repository_root().join("docs/backup.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let block = |name: &str| {
+        let found = page.split(&format!("```sh {name}\n")).nth(1).and_then(|rest| rest.split("```").next());
+        found.unwrap_or_else(|| panic!("the guide has no block {name}")).to_owned()
+    };
+    let before = OwnServer::replicating(Replication::Asynchronous);
+    let wal = before.archive();
+    let base = before.directory().join("base");
+    let on = |postgres: &OwnServer| {
+        CONFIG.replace(
+            "driver: sqlite, database: ./kept/standfast.db",
+            &format!("driver: postgres, url: \"{}\"", postgres.url()),
+        )
+    };
+    let folder = standfast_testkit::folder(&[("script", SCRIPT)], &on(&before));
+    let server = serve(folder.path());
+    let (kept, undone) = (server.send("ops"), server.send("ops"));
+    let hold = |run: &Value| text(&run["holds"][0]["id"]).to_owned();
+    let run = |run: &Value| text(&run["id"]).to_owned();
+    before.types(&block("base"), &[("BASE", base.to_str().unwrap())]);
+    server.ask(&["holds", "approve", &hold(&kept)]);
+    server.run_once(&run(&kept), "completed");
+    // The other run names the same file, and would ask again if it were there.
+    std::fs::remove_file(folder.path().join("workspace/ran")).unwrap();
+    let until =
+        before.types("psql --no-psqlrc --tuples-only --no-align --command 'SELECT clock_timestamp()'", &[]);
+    server.ask(&["holds", "approve", &hold(&undone)]);
+    server.run_once(&run(&undone), "completed");
+    drop(server);
+    // The segment that is being written is archived too.
+    let segment =
+        "psql --no-psqlrc --tuples-only --no-align --command 'SELECT pg_walfile_name(pg_switch_wal())'";
+    let last = wal.join(before.types(segment, &[]).trim());
+    standfast_testkit::until("the log is archived", || last.exists());
+    before.crash();
+
+    let after = OwnServer::to_be_made();
+    let new = after.directory().join("data");
+    let variables = [
+        ("BASE", base.to_str().unwrap()),
+        ("WAL", wal.to_str().unwrap()),
+        ("NEW", new.to_str().unwrap()),
+        ("UNTIL", until.trim()),
+    ];
+    after.types(&block("recovery"), &variables);
+    let recovering = "psql --no-psqlrc --tuples-only --no-align --command 'SELECT pg_is_in_recovery()'";
+    standfast_testkit::until("it takes writes", || after.types(recovering, &[]).trim() == "f");
+    let folder = standfast_testkit::folder(&[("script", SCRIPT)], &on(&after));
+    let verified = about(folder.path(), &["audit", "verify"]);
+    assert!(verified.status.success(), "{}", said(&verified));
+    let server = serve(folder.path());
+    assert_eq!(server.run(&run(&kept))["status"], "completed");
+    assert!(server.refused(&["holds", "approve", &hold(&kept)]).contains("already decided"));
+    assert_eq!(server.run(&run(&undone))["status"], "held");
+    server.ask(&["holds", "deny", &hold(&undone), "--reason", "it ran before the restore"]);
+    server.run_once(&run(&undone), "completed");
+    assert!(server.refused(&["holds", "approve", &hold(&undone)]).contains("already decided"));
+}
+
 /// The doctor finds nothing wrong with a server that is well, and names what is wrong with one that is not, in text and as
 /// JSON.
 #[test]
@@ -197,7 +262,7 @@ fn the_doctor_says_what_is_wrong_and_what_to_do() {
     let doctor = |more: &[&str]| about(path, &[&["doctor", "--data", data.to_str().unwrap()], more].concat());
     let well = doctor(&["--json"]);
     assert!(well.status.success(), "{}", said(&well));
-    let checks = json(&well)["checks"].as_array().unwrap().clone();
+    let checks = examined_checks(&well);
     let result = |what: &str| {
         let found = checks.iter().find(|check| check["check"] == what);
         found.unwrap_or_else(|| panic!("{what}: {checks:?}"))["result"].as_str().unwrap().to_owned()
@@ -220,4 +285,42 @@ fn the_doctor_says_what_is_wrong_and_what_to_do() {
         "{}",
         said(&ill)
     );
+}
+
+/// The doctor counts deliveries that were given up, whichever database they are in, and names the commands that help.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_counts_dead_letters() {
+    let receiver = Receiver::new(Mood::Says("500 Internal Server Error".into())).await;
+    let sqlite = "driver: sqlite, database: ./kept/standfast.db";
+    for store in [sqlite.to_owned(), format!("driver: postgres, url: \"{}\"", shared().database())] {
+        let config = CONFIG.replace(sqlite, &store);
+        let config =
+            format!("{config}server: {{webhooks: {{allowed_hosts: [127.0.0.1], retries: [100ms]}}}}\n");
+        let folder = standfast_testkit::folder(&[("script", SCRIPT)], &config);
+        let server = serve(folder.path());
+        let http = Http::new(&server.base);
+        let wanted = json!({"url": receiver.url(), "events": ["hold.opened"]});
+        let made = http.post("/api/v1/subscriptions", &wanted).await;
+        assert!((200..300).contains(&made.status), "{}", made.text);
+        server.send("ops");
+        let letters = format!("/api/v1/subscriptions/{}/dead-letters", text(&made.body["id"]));
+        standfast_testkit::until_found("it was given up", async || {
+            let found = http.get(&letters).await.body;
+            found.to_string().contains("the receiver answered 500").then_some(())
+        })
+        .await;
+        let data = folder.path().join("data");
+        let examined =
+            about(folder.path(), &["doctor", "--offline", "--json", "--data", data.to_str().unwrap()]);
+        assert!(examined.status.success(), "{}", said(&examined));
+        let checks = examined_checks(&examined);
+        let webhooks = checks.iter().find(|check| check["check"] == "webhooks").unwrap();
+        assert_eq!(webhooks["result"], "warning", "{store}: {webhooks}");
+        assert_eq!(webhooks["message"], "1 subscriptions, 1 deliveries were given up", "{store}");
+        assert!(text(&webhooks["do"]).contains("dead-letters"), "{webhooks}");
+    }
+}
+
+fn examined_checks(examined: &Output) -> Vec<Value> {
+    json_of(examined)["checks"].as_array().unwrap().clone()
 }

@@ -1,25 +1,34 @@
-//! Standing approvals with the real binary: the rule by the command line, the approval that saves it, its uses over `kill -9`,
-//! its end, and the pages.
+//! Standing approvals with the real binary: the rule by the command line, the approval that saves it, its uses over `kill -9` and
+//! over two nodes, its end, and the pages.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::thread;
+
 use serde_json::{Value, json};
+use standfast_store::conformance::cluster::shared;
 use standfast_testkit::{folder, serve, text};
 
 use crate::form_pages::{Browser, field};
 
 /// A folder whose agent wants to pay, every time the same.
 fn paying() -> tempfile::TempDir {
+    paying_on("{driver: sqlite, database: kept.db}", "")
+}
+
+fn paying_on(store: &str, server: &str) -> tempfile::TempDir {
     let call =
         json!({"tool": "write_file", "arguments": json!({"path": "paid/a.txt", "content": "x"}).to_string()});
     let script = json!({"replies": [{"calls": [call]}, {"text": "done"}]}).to_string();
     let folder = folder(
         &[("s", &script)],
-        "tools: {write_file: {requires_approval: false}}
-agents: {a: {llm: s, tools: [write_file], task: {}, session_store: main}}
-session_stores: {main: {backend: sql, sql: {driver: sqlite, database: kept.db}}}
-policy: {rules: [{id: pay, hold: write_file, because: it costs money}]}
-",
+        &format!(
+            "tools: {{write_file: {{requires_approval: false}}}}
+agents: {{a: {{llm: s, tools: [write_file], task: {{}}, session_store: main}}}}
+session_stores: {{main: {{backend: sql, sql: {store}}}}}
+policy: {{rules: [{{id: pay, hold: write_file, because: it costs money}}]}}
+{server}"
+        ),
     );
     std::fs::create_dir_all(folder.path().join("workspace/paid")).unwrap();
     folder
@@ -86,6 +95,40 @@ fn a_standing_approval_from_the_rule_to_its_end() {
     let revoked = server.ask(&["grants", "revoke", text(&grant["id"])]);
     assert_eq!(revoked["state"], "revoked", "{revoked}");
     assert_eq!(server.send("a")["status"], "held", "asked about again");
+}
+
+/// Two nodes of one database race for the uses of one approval: as many runs start as it says, each with a use of its own, and every
+/// other one is held.
+#[test]
+fn two_nodes_never_start_more_than_it_says() {
+    // Both seal with the same key.
+    let server =
+        "server: {nodes: {take_over_after: 3s}, webhooks: {key: a-key-for-tests-that-is-long-enough-0123}}\n";
+    let folder = paying_on(&format!("{{driver: postgres, url: \"{}\"}}", shared().database()), server);
+    let nodes = [serve(folder.path()), serve(folder.path())];
+    let id = text(&nodes[0].send("a")["holds"][0]["id"]).to_owned();
+    let rule = nodes[1].ask(&["holds", "grant-rule", &id, "--uses", "3"]);
+    let exact = ["--uses", "3", "--until", text(&rule["until"]), "--rule", text(&rule["digest"])];
+    let approved = nodes[1].ask(&[&["holds", "approve", &id], &exact[..]].concat());
+    assert_eq!(approved["outcome"], "decided", "{approved}");
+    let runs: Vec<Value> = thread::scope(|scope| {
+        let nodes = &nodes;
+        let starts: Vec<_> = (0..10).map(|no| scope.spawn(move || nodes[no % 2].send("a"))).collect();
+        starts.into_iter().map(|start| start.join().unwrap()).collect()
+    });
+    let with = |status: &str| -> Vec<&Value> { runs.iter().filter(|run| run["status"] == status).collect() };
+    assert_eq!((with("completed").len(), with("held").len()), (3, 7), "{runs:#?}");
+    let browser = Browser::of(&nodes[0]);
+    let number = |run: &&Value| {
+        let receipt = browser.get(&format!("/api/v1/runs/{}/calls/1/receipt", text(&run["id"]))).1;
+        let receipt: Value = serde_json::from_str(&receipt).unwrap();
+        receipt["outcome"]["attempts"][0]["grant_use"]["no"].as_u64().unwrap()
+    };
+    let mut numbers: Vec<u64> = with("completed").iter().map(number).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [1, 2, 3]);
+    let listed = nodes[0].ask(&["grants", "list"]);
+    assert_eq!((&listed["grants"][0]["state"], &listed["grants"][0]["used"]), (&json!("used_up"), &json!(3)));
 }
 
 /// The same on pages, without script: the offer, the rule, the approval, the list, the end.

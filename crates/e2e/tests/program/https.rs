@@ -1,4 +1,4 @@
-//! https from both ends: the server with a certificate of its own, taken anew when it changes; the client commands with the
+//! https from both ends: the server with a certificate of its own, reloaded when it changes; the client commands with the
 //! authorities that they are given, and with a profile.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use standfast_testkit::{Process, serve_command, standfast, start, text, until};
+use standfast_testkit::{Process, certify, serve_command, standfast, start, text, until};
 use tempfile::TempDir;
 
 const SCRIPT: &str = "replies:\n- text: done\n";
@@ -21,34 +21,6 @@ server: {tls: {certificate: cert.pem, key: key.pem}, auth: {api_keys: true}}
 
 fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-fn openssl(folder: &Path, line: &str) {
-    let output = Command::new("openssl").args(line.split(' ')).current_dir(folder).output().unwrap();
-    assert!(output.status.success(), "{line}: {}", said(&output));
-}
-
-/// A certificate for this machine, from an authority that nobody knows, with this serial number.
-fn certify(folder: &Path, serial: u32) {
-    if !folder.join("ca.pem").exists() {
-        openssl(
-            folder,
-            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -keyout ca.key -out ca.pem -subj /CN=Authority",
-        );
-    }
-    std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1,DNS:localhost\n").unwrap();
-    openssl(
-        folder,
-        "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout new.key -out new.csr -subj /CN=localhost",
-    );
-    openssl(
-        folder,
-        &format!(
-            "x509 -req -in new.csr -CA ca.pem -CAkey ca.key -set_serial {serial} -days 2 -extfile names -out new.pem"
-        ),
-    );
-    std::fs::rename(folder.join("new.key"), folder.join("key.pem")).unwrap();
-    std::fs::rename(folder.join("new.pem"), folder.join("cert.pem")).unwrap();
 }
 
 fn served() -> (TempDir, Process, String) {
@@ -85,6 +57,15 @@ fn a_client_trusts_the_authorities_it_is_given() {
     let asked = ["holds", "--server", &server.base];
     let untrusted = types(path, &asked).env("STANDFAST_KEY", &key).output().unwrap();
     assert_eq!(untrusted.status.code(), Some(2), "{}", said(&untrusted));
+    assert!(
+        said(&untrusted).contains("with --authority FILE or STANDFAST_AUTHORITY"),
+        "{}",
+        said(&untrusted)
+    );
+    let plain = server.base.replace("https://", "http://");
+    let unencrypted =
+        types(path, &["holds", "--server", &plain]).env("STANDFAST_KEY", &key).output().unwrap();
+    assert!(said(&unencrypted).contains("its address begins with https://"), "{}", said(&unencrypted));
     let with_authority = [&asked[..], &["--authority", "ca.pem"]].concat();
     let trusted = types(path, &with_authority).env("STANDFAST_KEY", &key).output().unwrap();
     assert!(trusted.status.success(), "{}", said(&trusted));
@@ -167,7 +148,22 @@ fn a_changed_certificate_is_taken() {
     assert!(!Command::new("curl").args(["-sS", "-m", "10", &plain]).output().unwrap().status.success());
 }
 
-/// A certificate that is not there is told with its key in the configuration.
+/// A certificate is for the name by which others reach the server: the doctor on its machine finds the server ready all the same.
+#[test]
+fn the_doctor_knows_a_server_that_speaks_https() {
+    let (folder, server, _) = served();
+    let port = server.base.rsplit(':').next().unwrap();
+    let path = folder.path();
+    std::fs::remove_file(path.join("ca.pem")).unwrap();
+    let examined = types(path, &["doctor", "--offline", "--json", "--data", "data"]).output().unwrap();
+    let report: serde_json::Value =
+        serde_json::from_slice(&examined.stdout).unwrap_or_else(|_| panic!("{}", said(&examined)));
+    let server = report["checks"].as_array().unwrap().iter().find(|one| one["check"] == "server").unwrap();
+    assert_eq!(server["result"], "ok", "{report:#}");
+    assert!(text(&server["message"]).contains(port), "{server}");
+}
+
+/// A certificate that is not there is reported with its key in the configuration.
 #[test]
 fn a_certificate_that_is_missing_is_told() {
     let folder = standfast_testkit::folder(&[("script", SCRIPT)], CONFIG);

@@ -5,7 +5,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use standfast_store::conformance::cluster::{self, OwnServer, Replication, shared
 use tempfile::TempDir;
 
 use standfast_testkit::json::owned_text as text;
-use standfast_testkit::{Process as Server, until};
+use standfast_testkit::{Process as Server, serve, serve_command, until};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
 
@@ -32,17 +31,6 @@ agents: {{ops: {{llm: script, session_store: main, tools: [execute_command], tas
     );
     std::fs::write(folder.path().join("standfast.yaml"), text).unwrap();
     folder
-}
-
-fn command(folder: &Path) -> Command {
-    let mut command = standfast_testkit::standfast();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("standfast.yaml"));
-    command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn");
-    command
-}
-
-fn serve(folder: &Path) -> Server {
-    standfast_testkit::start(&mut command(folder))
 }
 
 fn standfast(arguments: &[&str]) -> Output {
@@ -105,7 +93,7 @@ fn any_node_continues_any_run() {
     assert_eq!(there["feature_level"], there["nodes"][0]["feature_level"], "{there}");
     let shown = standfast(&["nodes", "--server", &nodes[1].base]);
     let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.contains("(asked)") && shown.contains("feature level in use: 1"), "{shown}");
+    assert!(shown.contains("(asked)") && shown.contains("feature level in use: 2"), "{shown}");
 
     signal(&nodes[0], "-TERM");
     until("the one that stopped is gone", || {
@@ -156,7 +144,7 @@ fn connections_to_postgres_are_encrypted_where_the_configuration_says_so() {
         format!("host: localhost, port: {port}, database: postgres, user: postgres, ssl_mode: {mode}")
     };
     let encrypted = folder(&sql("verify-full"), "");
-    let server = standfast_testkit::start(command(encrypted.path()).env("SSL_CERT_FILE", &authority));
+    let server = standfast_testkit::start(serve_command(encrypted.path()).env("SSL_CERT_FILE", &authority));
     let held = server.ask(&["send", "ops", "please", "--wait"]);
     server.ask(&["holds", "approve", &text(&held["holds"][0]["id"])]);
     let run = text(&held["id"]);
@@ -169,7 +157,7 @@ fn connections_to_postgres_are_encrypted_where_the_configuration_says_so() {
     for (folder, authorities, why) in
         [(&plain, authority.as_path(), "no encryption"), (&encrypted, foreign.as_path(), "certificate")]
     {
-        let output = command(folder.path()).env("SSL_CERT_FILE", authorities).output().unwrap();
+        let output = serve_command(folder.path()).env("SSL_CERT_FILE", authorities).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(why) && said.contains("session_stores.main"), "{said}");
@@ -181,7 +169,7 @@ fn connections_to_postgres_are_encrypted_where_the_configuration_says_so() {
 fn a_database_that_cannot_be_used_is_refused_by_name() {
     let refused = |sql: &str| {
         let folder = folder(sql, "");
-        let output = command(folder.path()).env("RUST_LOG", "error").output().unwrap();
+        let output = serve_command(folder.path()).env("RUST_LOG", "error").output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert_eq!(said.trim().lines().count(), 1, "{said}");
@@ -277,7 +265,7 @@ fn a_node_takes_no_more_connections_than_it_is_given() {
 }
 
 /// C28: what there is to know of each node: who it is, since when, of which version, how much it has to do and how far it
-/// is behind. Only administrators are told.
+/// is behind. Only administrators see it.
 #[test]
 fn nodes_tell_what_an_operator_wants_to_know() {
     let url = shared().database();
@@ -321,7 +309,7 @@ fn nodes_tell_what_an_operator_wants_to_know() {
 }
 
 /// F13: whatever goes wrong with the database of a running server: `/readyz` is red and says what, `/healthz` stays green,
-/// requests are told when to come back, and once it is right again everything goes on by itself.
+/// requests get a time to retry, and once it is right again everything goes on by itself.
 #[test]
 fn every_trouble_of_the_database_is_told_and_passes() {
     let postgres = OwnServer::new();
@@ -387,7 +375,7 @@ fn every_trouble_of_the_database_is_told_and_passes() {
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
 }
 
-/// F10: a database that goes away makes `/readyz` red with the reason, requests are told when to come back, and when it
+/// F10: a database that goes away makes `/readyz` red with the reason, requests get a time to retry, and when it
 /// is there again everything goes on by itself.
 #[test]
 fn a_database_that_goes_away_and_comes_back() {
@@ -418,7 +406,7 @@ fn a_database_that_goes_away_and_comes_back() {
 }
 
 /// F29: nodes of two versions side by side, as the older one sees it. What a newer one wrote in a newer form is left alone:
-/// lists leave it out, a decision on it is told to come back, and whoever can read it decides it afterwards. Other runs go on.
+/// lists leave it out, a decision on it gets a retry, and whoever can read it decides it afterwards. Other runs go on.
 /// Nothing newer is written than the oldest node can read.
 #[test]
 fn an_older_node_leaves_alone_what_a_newer_one_wrote() {
@@ -456,5 +444,5 @@ fn an_older_node_leaves_alone_what_a_newer_one_wrote() {
         node.ask(&["nodes"])["feature_level"] == 0
     });
     cluster::run(&url, &["DELETE FROM nodes WHERE seen_until = 4102444800000".into()]);
-    until("the oldest node is gone", || node.ask(&["nodes"])["feature_level"] == 1);
+    until("the oldest node is gone", || node.ask(&["nodes"])["feature_level"] == 2);
 }

@@ -134,7 +134,7 @@ fn one_conversation_moves_and_changed_lines_are_refused() {
     verifies(to.path());
 }
 
-/// S2-24, F19: a server goes on writing while it is exported: what comes out is one instant, whole, and verifies elsewhere.
+/// F19: a server goes on writing while it is exported: what comes out is one instant, whole, and verifies elsewhere.
 #[test]
 fn a_server_is_exported_while_it_works() {
     let from = with("driver: sqlite, database: a.db");

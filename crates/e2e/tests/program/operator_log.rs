@@ -6,8 +6,9 @@
 use std::fs::File;
 use std::path::Path;
 
-use serde_json::Value;
-use standfast_testkit::{Process, serve_command, start, text, until};
+use serde_json::{Value, json};
+use standfast_testkit::receiver::{Mood, Receiver};
+use standfast_testkit::{Http, Process, serve_command, start, text, until};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo canary-argument\"}'\n- text: canary-words\n";
 
@@ -96,6 +97,35 @@ fn levels_are_kept_and_refused_sign_ins_are_told() {
     until("the refusal is logged", || log(folder.path()).contains("auth: sign-in refused"));
     let log = log(folder.path());
     assert!(!log.contains("kkkk") && !log.contains(" INFO "), "{log}");
+}
+
+/// A delivery that fails is told each time, and once more when it is given up: to which subscription, of which run, how often, why. The
+/// address, which may have a secret in it, is in no line.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_that_fails_is_told() {
+    let receiver = Receiver::new(Mood::Says("500 Internal Server Error".into())).await;
+    let config = format!("{CONFIG}server: {{webhooks: {{allowed_hosts: [127.0.0.1], retries: [200ms]}}}}\n");
+    let folder = standfast_testkit::folder(&[("script", SCRIPT)], &config);
+    let server = serve_logging(folder.path(), &[]);
+    let http = Http::new(&server.base);
+    let url = format!("http://127.0.0.1:{}/canary-secret", receiver.port);
+    let made = http.post("/api/v1/subscriptions", &json!({"url": url, "events": ["hold.opened"]})).await;
+    assert!((200..300).contains(&made.status), "{}", made.text);
+    let run = server.send("ops");
+    until("it was given up", || log(folder.path()).contains("deliveries: gave up; kept as a dead letter"));
+    let log = log(folder.path());
+    let subscription = made.body["id"].as_str().unwrap();
+    for (what, tries) in [
+        ("deliveries: not delivered; trying again later", "tries=1"),
+        ("deliveries: gave up; kept as a dead letter", "tries=2"),
+    ] {
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(what)).collect();
+        let [line] = lines.as_slice() else { panic!("{what}: {log}") };
+        for part in [tries, subscription, run["id"].as_str().unwrap(), "the receiver answered 500"] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+    }
+    assert!(!log.contains("canary-secret"), "{log}");
 }
 
 /// A level that is none is a mistake of the file.

@@ -1,6 +1,6 @@
 //! What packages bring along fits the program: the service of systemd, the values of the Helm chart, the compose file.
 //!
-//! What needs a container runtime or Helm itself is not run here; what it is fed with is checked.
+//! What needs a container runtime or Helm itself is run by `cargo xtask dist --check`; what it is fed with is checked here.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -82,8 +82,12 @@ fn the_values_of_the_chart_are_right() {
     let checked = standfast().args(["validate", "--allow-unset"]).arg(&file).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
     let template = std::fs::read_to_string(packaging("helm/standfast/templates/standfast.yaml")).unwrap();
-    let arguments = template.lines().find_map(|line| line.trim().strip_prefix("args: [")).unwrap();
-    are_known(&arguments.trim_end_matches(']').split(", ").collect::<Vec<_>>());
+    let arguments = template.lines().map(str::trim).skip_while(|line| *line != "args:").skip(1);
+    let arguments = arguments.take_while(|line| line.starts_with("- ") || line.starts_with('#'));
+    let fixed = arguments.filter_map(|line| line.strip_prefix("- ")).filter(|word| !word.contains("{{"));
+    let fixed: Vec<&str> = fixed.collect();
+    assert!(fixed.contains(&"--config=/etc/standfast/standfast.yaml"), "{fixed:?}");
+    are_known(&fixed);
     let used = template.match_indices(".Values.").map(|(at, _)| {
         let rest = &template[at + ".Values.".len()..];
         rest.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.')).next().unwrap()

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::{Value, json};
-use standfast_testkit::{Process as Server, folder, serve, standfast, text};
+use standfast_testkit::{Process as Server, folder, serve, serve_command, standfast, text, until};
 
 const GUIDE: &str = include_str!("../../../../docs/policy-walk-through.md");
 
@@ -84,7 +84,7 @@ fn the_walk_through_of_the_guide() {
         "standfast holds approve HOLD --uses 1 --until TOMORROW --rule DIGEST",
         "standfast grants list",
         "standfast grants show GRANT",
-        "standfast audit verify --config team.yaml",
+        "standfast audit verify --config team.yaml --receipt receipt.json",
     ] {
         assert!(GUIDE.contains(&format!("$ {command}\n")), "{command}");
     }
@@ -92,7 +92,8 @@ fn the_walk_through_of_the_guide() {
     let at = folder.path();
     let valid = run(&["validate", "standfast.yaml"], at);
     assert!(valid.status.success(), "{}", String::from_utf8_lossy(&valid.stdout));
-    let server = serve(at);
+    let log_file = at.join("server.log");
+    let server = logging(at, &log_file);
     let (ann, bob, cy) = (
         key(at, &["--user", "ann"]),
         key(at, &["--user", "bob", "--group", "ops"]),
@@ -134,9 +135,9 @@ fn the_walk_through_of_the_guide() {
     for file in ["production/app.yaml", ".env", "notes/today.md"] {
         std::fs::remove_file(at.join("workspace").join(file)).unwrap();
     }
-    drop(server);
+    // The server that runs reads it: nothing is started again.
     replaced(at, &enforced);
-    let server = serve(at);
+    until("the rules are on", || reloads(&log_file) == 1);
     let second = ask(&server, &ann, &["send", "ops", "prepare the release", "--wait"]);
     assert_eq!(second["status"], "held", "{second}");
     assert!(exists(at, "notes/today.md") && !exists(at, "production/app.yaml") && !exists(at, ".env"));
@@ -228,12 +229,128 @@ fn exception(server: &Server, (ann, bob): (&str, &str), at: &Path) {
     let receipt: Value =
         serde_json::from_str(&get(format!("/api/v1/runs/{run_of}/calls/1/receipt"))).unwrap();
     assert_eq!(receipt["outcome"]["attempts"][0]["judged"]["grant"], grant["id"], "{receipt}");
+    let written = get(format!("/api/v1/runs/{run_of}/calls/1/receipt"));
+    std::fs::write(at.join("receipt.json"), &written).unwrap();
     let page = get(format!("/runs/{run_of}/calls/1/receipt"));
     assert!(page.contains(&format!("by standing approval {}", text(&grant["id"]))), "{page}");
     let page = get(format!("/approve/{id}/receipt"));
     assert!(page.contains("Also saved") && page.contains("rule:shared") && page.contains("bob"), "{page}");
-    let verified = run(&["audit", "verify", "--config", "standfast.yaml"], at);
-    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+    let verify = ["audit", "verify", "--config", "standfast.yaml", "--receipt", "receipt.json"];
+    let verified = run(&verify, at);
+    let said = String::from_utf8(verified.stdout).unwrap();
+    assert!(verified.status.success() && said.contains("receipt.json: as stored in events "), "{said}");
+    std::fs::write(at.join("receipt.json"), written.replace("shared/plan.md", "shared/plam.md")).unwrap();
+    let verified = run(&verify, at);
+    let said = String::from_utf8(verified.stdout).unwrap();
+    assert_eq!(verified.status.code(), Some(1), "{said}");
+    assert!(said.contains("receipt.json: this receipt is not what is stored: `asked.arguments"), "{said}");
+}
+
+/// Rules are replaced while runs wait under the old ones: who decides, and what is asked again, is what the new file says; a call
+/// that was approved before is looked at again; nothing is lost, and a file that cannot be taken changes nothing.
+#[test]
+fn rules_are_replaced_while_runs_wait() {
+    let rules = |rules: &str| {
+        format!(
+            "server: {{auth: {{api_keys: true}}}}
+llms:
+  s0: {{type: scripted, script: s0.script.yaml}}
+  s1: {{type: scripted, script: s1.script.yaml}}
+  s2: {{type: scripted, script: s2.script.yaml}}
+tools: {{write_file: {{requires_approval: false}}}}
+agents:
+  a0: {{llm: s0, tools: [write_file], task: {{}}, session_store: main}}
+  a1: {{llm: s1, tools: [write_file], task: {{}}, session_store: main}}
+  a2: {{llm: s2, tools: [write_file], task: {{}}, session_store: main}}
+session_stores: {{main: {{backend: sql, sql: {{driver: sqlite, database: kept.db}}}}}}
+policy: {{rules: [{rules}]}}
+"
+        )
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    std::fs::create_dir(at.join("workspace")).unwrap();
+    for no in 0..3 {
+        std::fs::write(at.join(format!("s{no}.script.yaml")), writes(&[&format!("x{no}")])).unwrap();
+    }
+    let one = "{id: one, hold: write_file, approvers: ['user:bob']}";
+    std::fs::write(at.join("standfast.yaml"), rules(one)).unwrap();
+    let log_file = at.join("server.log");
+    let server = logging(at, &log_file);
+    let (ann, bob, cy) =
+        (key(at, &["--user", "ann"]), key(at, &["--user", "bob"]), key(at, &["--user", "cy"]));
+    let held: Vec<Value> =
+        (0..3).map(|no| ask(&server, &ann, &["send", &format!("a{no}"), "go", "--wait"])).collect();
+    let ends = |no: usize| {
+        let run = || ask(&server, &ann, &["show", text(&held[no]["id"])]);
+        until("the run ends", || standfast_testkit::of_run(&run())["status"] == "completed");
+        assert!(exists(at, &format!("x{no}")));
+    };
+    let hold = |no: usize| text(&held[no]["holds"][0]["id"]).to_owned();
+    let approve = |key: &str, hold: &str| server.output(&["holds", "approve", hold, "--key", key]);
+    // A file with a mistake is not taken: bob still decides, and his approval counts.
+    replaced(at, &rules("{id: one, hold: write_file, approvers: ['users:cy']}"));
+    until("the mistake is told", || std::fs::read_to_string(&log_file).unwrap().contains("users:cy"));
+    assert!(approve(&bob, &hold(0)).status.success());
+    ends(0);
+    // Now cy decides, and bob no longer; and a rule that is new asks again before the start.
+    let two = "{id: one, hold: write_file, approvers: ['user:cy']}, {id: two, hold: write_file, because: it is new, approvers: ['user:bob']}";
+    let before = reloads(&log_file);
+    replaced(at, &rules(two));
+    until("the new rules count", || reloads(&log_file) > before);
+    let shown = ask(&server, &ann, &["holds", "show", &hold(1)]);
+    assert!(shown["drift"].to_string().contains("The policy has changed"), "{shown}");
+    let told = String::from_utf8(server.output(&["holds", "show", &hold(1), "--key", &ann]).stdout).unwrap();
+    assert!(told.contains("changed since it was asked: The policy has changed"), "{told}");
+    assert!(told.contains("standfast holds ask-again"), "{told}");
+    assert!(!approve(&bob, &hold(1)).status.success(), "bob is no longer on the list");
+    assert!(approve(&cy, &hold(1)).status.success());
+    let asks_again = || {
+        let listed = ask(&server, &ann, &["holds"])["holds"].as_array().unwrap().clone();
+        listed.into_iter().find(|one| one["run"] == held[1]["id"] && one["id"] != json!(hold(1)))
+    };
+    until("the new rule asks again", || asks_again().is_some());
+    assert!(!exists(at, "x1"));
+    let again = text(&asks_again().unwrap()["id"]).to_owned();
+    assert_eq!(ask(&server, &ann, &["holds", "show", &again])["deciders"], "user:bob");
+    assert!(approve(&bob, &again).status.success());
+    ends(1);
+    // Asked again by what is there now: both rules are demanded at once, by name, of the same arguments.
+    assert!(
+        !server.output(&["holds", "ask-again", &hold(2), "--key", &ann]).status.success(),
+        "ann decides nothing"
+    );
+    let asked = ask(&server, &cy, &["holds", "ask-again", &hold(2)]);
+    assert_eq!(asked["hold"]["revision"], 1, "{asked}");
+    let shown = ask(&server, &cy, &["holds", "show", &hold(2)]);
+    assert_eq!((&shown["deciders"], shown.get("drift")), (&json!("user:cy; and user:bob"), None), "{shown}");
+    let digest = text(&shown["digest"]).to_owned();
+    for key in [&cy, &bob] {
+        let agreed = server.output(&["holds", "approve", &hold(2), "--digest", &digest, "--key", key]);
+        assert!(agreed.status.success(), "{}", String::from_utf8_lossy(&agreed.stderr));
+    }
+    ends(2);
+    let log = ask(&server, &ann, &["show", text(&held[2]["id"])]).to_string();
+    assert!(
+        log.contains(r#""asked_again":true"#) && !log.contains("a person changed the arguments"),
+        "{log}"
+    );
+    assert_eq!(
+        log.matches(r#""type":"hold.opened""#).count(),
+        1,
+        "nothing is left to ask before the start: {log}"
+    );
+}
+
+/// A server whose log is in a file.
+fn logging(folder: &Path, log: &Path) -> Server {
+    let file = std::fs::File::create(log).unwrap();
+    standfast_testkit::start(serve_command(folder).env("RUST_LOG", "info").stderr(file))
+}
+
+/// How often it has read its configuration again.
+fn reloads(log: &Path) -> usize {
+    std::fs::read_to_string(log).unwrap().matches("configuration reloaded").count()
 }
 
 /// An allow rule lists a command, and only what it says: what the arguments could do more, an operator or a wrapper is still
@@ -259,6 +376,42 @@ policy: {rules: [{id: a, allow: execute_command, where: {command: {argv: [touch,
     assert_eq!(run["status"], "held", "{run}");
     assert_eq!(run["holds"].as_array().unwrap().len(), 4, "{run}");
     assert!(exists(folder.path(), "a") && !exists(folder.path(), "b"));
+}
+
+/// One rule is about a configured tool, work for another agent and a gate alike: each is held by its name, with its words.
+#[test]
+fn one_file_serves_every_kind_of_call() {
+    let calls = json!([
+        {"tool": "write_file", "arguments": json!({"path": "a.txt", "content": "x"}).to_string()},
+        {"tool": "research", "arguments": json!({"message": "find out"}).to_string()},
+    ]);
+    let script = json!({"replies": [{"calls": calls}, {"text": "done"}]}).to_string();
+    let folder = folder(
+        &[("s", &script), ("h", &json!({"replies": [{"text": "found"}]}).to_string())],
+        "tools:
+  write_file: {requires_approval: false}
+  research: {type: agent, agent: helper, requires_approval: false}
+agents:
+  a: {llm: s, tools: [write_file, research], task: {}}
+  helper: {llm: h, task: {}}
+policy: {rules: [{id: out, hold: [write_file, research, send_refund], because: it leaves the house}]}
+",
+    );
+    std::fs::create_dir(folder.path().join("workspace")).unwrap();
+    let server = serve(folder.path());
+    let run = server.send("a");
+    let gate = json!({"tool": "send_refund", "arguments": {"amount": 1}, "agent": "billing", "session": "s", "call": "c-1"});
+    let opened = ureq::post(format!("{}/api/v1/gates", server.base))
+        .header("content-type", "application/json")
+        .send(gate.to_string());
+    let opened: Value = serde_json::from_str(&opened.unwrap().body_mut().read_to_string().unwrap()).unwrap();
+    let held: Vec<&Value> = run["holds"].as_array().unwrap().iter().map(|hold| &hold["id"]).collect();
+    assert_eq!(held.len(), 2, "{run}");
+    for hold in held.into_iter().chain([&opened["hold"]]) {
+        let shown = server.ask(&["holds", "show", text(hold)]);
+        assert_eq!(shown["because"], json!(["it leaves the house"]), "{shown}");
+        assert_eq!(shown["demands"][0]["rule"], "rule:out", "{shown}");
+    }
 }
 
 /// Rules of an agent are for its calls, rules of a tool for that tool's; a hold rule comes with its own times and what deny does.

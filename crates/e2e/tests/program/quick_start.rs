@@ -20,10 +20,10 @@ use tempfile::TempDir;
 const ADDRESS: &str = "127.0.0.1:8080";
 
 /// What a page runs the server by.
-const SERVERS: &[&str] = &["cargo run --release", "standfast serve"];
+const SERVERS: &[&str] = &["standfast serve"];
 
 /// What makes `standfast` a command in a terminal; here it is one already.
-const SETUP: &[&str] = &["cargo build --release", "export PATH=", "alias standfast="];
+const SETUP: &[&str] = &["cargo build --release", "export PATH="];
 
 /// The process that pages kill; here it must be no other than the test's own.
 const THE_SERVER: &str = "$(pgrep -x standfast)";
@@ -260,10 +260,33 @@ fn the_readme_can_be_tried_as_it_stands() {
     let steps = steps(section);
     assert!(steps.len() >= 10, "only {} commands were found", steps.len());
     let mut person = Person::new();
-    person.does(&Step { command: "cargo run --release".into(), shown: Vec::new() });
     for step in &steps {
         person.does(step);
     }
+}
+
+/// The ten lines of configuration in the README are ten at most, and right as they stand; with a script in the model's place they serve an
+/// agent whose commands wait for a person.
+#[test]
+fn the_ten_lines_of_the_readme_are_right() {
+    let page = page("README.md");
+    let lines = page.split("\n```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    assert!(lines.lines().count() <= 10, "{lines}");
+    let script = "replies:\n- calls: [{tool: execute_command, arguments: '{\"command\": \"git --version\"}'}]\n- text: done\n";
+    let folder = standfast_testkit::folder(&[("unused", script)], "");
+    let file = folder.path().join("standfast.yaml");
+    std::fs::write(&file, lines).unwrap();
+    let mut validate = standfast_testkit::standfast();
+    let checked = validate.arg("validate").arg(&file).env("ANTHROPIC_API_KEY", "none").output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    let model = "{type: anthropic, model: claude-sonnet-4-5, api_key: \"${ANTHROPIC_API_KEY}\"}";
+    assert!(lines.contains(model), "{lines}");
+    std::fs::write(folder.path().join("script.yaml"), script).unwrap();
+    std::fs::write(&file, lines.replace(model, "{type: scripted, script: script.yaml}")).unwrap();
+    let server = standfast_testkit::serve(folder.path());
+    let held = server.send("ops");
+    let hold = server.ask(&["holds", "show", standfast_testkit::text(&held["holds"][0]["id"])]);
+    assert_eq!((&hold["kind"], &hold["tool"]), (&"approval".into(), &"execute_command".into()), "{hold}");
 }
 
 /// S3-29, S3-30, C11: the guide to approvals over A2A has its chapters, every command in it does what it says, and the

@@ -14,7 +14,7 @@ use standfast_store::conformance::cluster::{query_count, shared};
 use tempfile::TempDir;
 
 use standfast_testkit::json::owned_text as text;
-use standfast_testkit::{Process, until};
+use standfast_testkit::{Process, serve, until};
 
 /// What must be gone in the end.
 const SECRET: &str = "the-secret-of-the-house";
@@ -38,12 +38,6 @@ agents: {{ops: {{llm: script, session_store: main, tools: [execute_command], tas
 
 fn standfast(arguments: &[&str]) -> Output {
     standfast_testkit::standfast().args(arguments).output().unwrap()
-}
-
-fn serve(folder: &Path) -> Process {
-    let mut command = standfast_testkit::standfast();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("standfast.yaml"));
-    standfast_testkit::start(command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn"))
 }
 
 /// A run whose call waits, and its hold.
@@ -134,6 +128,48 @@ fn contents_go_after_their_time_on_postgres() {
     contents_go_after_their_time(&sql, 2, |_| {
         query_count(&url, &format!("SELECT FROM links WHERE payload LIKE '%{SECRET}%'")) > 0
     });
+}
+
+/// F31, S0-53: an agent says how long its own runs are kept, where the others are kept for ever; the proof says for how long it was.
+#[test]
+fn an_agent_can_keep_its_runs_for_another_time() {
+    let folder = folder("driver: sqlite, database: ./kept.db", "");
+    let path = folder.path().join("standfast.yaml");
+    let more = "  brief: {llm: script, session_store: main, tools: [execute_command], retention: 1s, task: {input_timeout: 2h}}\n";
+    let file = std::fs::read_to_string(&path).unwrap();
+    let file = file
+        .replace("agents: {ops: {", "agents:\n  ops: {")
+        .replace("input_timeout: 2h}}}\n", "input_timeout: 2h}}\n");
+    std::fs::write(&path, format!("{file}{more}")).unwrap();
+    let server = serve(folder.path());
+    let over = |server: &Process, agent: &str| {
+        let held = server.ask(&["send", agent, "please", "--wait"]);
+        let (run, hold) = (text(&held["id"]), text(&held["holds"][0]["id"]));
+        server.ask(&["holds", "approve", &hold]);
+        until("the run has ended", || status(server, &run) == "completed");
+        run
+    };
+    let (kept, brief) = (over(&server, "ops"), over(&server, "brief"));
+    until("its contents are gone", || kinds(&server, &brief) == ["run.erased"]);
+    let config = path.display().to_string();
+    until("the audit says so", || proven(&config).contains_key(&brief));
+    assert_eq!(proven(&config), BTreeMap::from([(brief, 1)]));
+    assert!(kinds(&server, &kept).contains(&"call.finished".to_owned()), "the other agent's are kept");
+    let verified = standfast(&["audit", "verify", "--config", &config]);
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+    // Another time for the others, from now on.
+    let file = std::fs::read_to_string(&path).unwrap();
+    let file = file
+        .replace("server: {", "server: {retention: {ended_runs: 1s}, ")
+        .replace("retention: 1s, task", "retention: 30d, task");
+    std::fs::write(&path, file).unwrap();
+    drop(server);
+    let server = serve(folder.path());
+    until("its contents are gone too", || kinds(&server, &kept) == ["run.erased"]);
+    // One of the agent without a time of its own ends later, and goes first.
+    let (run, later) = (over(&server, "brief"), over(&server, "ops"));
+    until("the later one is gone", || kinds(&server, &later) == ["run.erased"]);
+    assert!(kinds(&server, &run).contains(&"call.finished".to_owned()), "30 days are not over");
 }
 
 /// Without a word about it nothing is ever erased.

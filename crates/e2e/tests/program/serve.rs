@@ -179,7 +179,7 @@ async fn deny_edit_and_cancel_work_after_a_restart() {
     assert_eq!(second.read(&rest).await["runs"].as_array().unwrap().len(), 1);
 }
 
-/// A hold has one decision; a repeat with the same key is told so.
+/// A hold has one decision; a repeat with the same key gets that one.
 #[tokio::test]
 async fn a_hold_is_decided_once() {
     let data = tempfile::tempdir().unwrap();
@@ -203,7 +203,7 @@ async fn a_hold_is_decided_once() {
     assert_eq!(effects(&data).len(), 1);
 }
 
-/// However many decide at once, one decision counts and everyone else is told which.
+/// However many decide at once, one decision counts and everyone else gets that one.
 #[tokio::test]
 async fn of_decisions_at_the_same_time_one_counts() {
     let data = tempfile::tempdir().unwrap();

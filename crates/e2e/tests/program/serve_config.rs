@@ -342,7 +342,7 @@ fn the_lines_that_validate_prints_make_an_agent_async() {
     assert!(said.contains("async") && !said.contains("blocking"), "{said}");
 }
 
-/// S0-33, S0-46: a pause is told as a pause, a second one of the same run as such, and after a restart how many wait.
+/// S0-33, S0-46: a pause is reported as a pause, a second one of the same run as such, and after a restart how many wait.
 #[test]
 fn pauses_are_told_in_the_log() {
     let folder = folder(TWO_AGENTS);

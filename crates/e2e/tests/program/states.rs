@@ -154,8 +154,9 @@ async fn a_session_is_restored_with_all_that_waits() {
     }
 }
 
-/// S0-18, S0-19: what cannot be restored whole is refused with a sentence, by the route and by the command, and leaves
-/// nothing behind: broken bytes, two values of one field, another agent, another definition, a place that is not free.
+/// S0-7, S0-18, S0-19, C27: what cannot be restored whole is refused with a sentence, by the route and by the command, and leaves
+/// nothing behind: broken bytes, the nested shape, two values of one field, another agent, another definition, a place that is
+/// not free.
 #[tokio::test]
 async fn a_state_that_does_not_fit_is_refused() {
     let folder = with(SQLITE);
@@ -175,6 +176,11 @@ async fn a_state_that_does_not_fit_is_refused() {
     };
     let cases = [
         (json!({"task_id": 7}), 422, "the execution state cannot be read"),
+        (
+            json!({"execution_state": state, "pending_tool_call": state["pending_tool_call"], "checkpoint_data": {}}),
+            422,
+            "the execution state cannot be read",
+        ),
         (
             changed(&|state| state["iteration"] = json!(7)),
             422,
@@ -281,7 +287,7 @@ async fn a_kill_in_the_middle_of_restoring_leaves_all_or_nothing() {
     }
 }
 
-/// S0-25: a store that is away is told as that, with its text, and a state is not said to be missing.
+/// S0-25: a store that is away is reported as that, with its text, and a state is not said to be missing.
 #[tokio::test]
 async fn a_store_that_is_away_has_its_text() {
     let postgres = OwnServer::new();

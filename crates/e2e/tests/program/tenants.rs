@@ -1,9 +1,13 @@
 //! Two tenants on one server: what is one's does not exist for the other, on every route of every surface (T15, T16).
 //!
 //! The routes are those of the server's own OpenAPI document, so that a new one is looked at too; those of A2A, with gRPC,
-//! and the pages are listed here. Teal's tell a foreign id apart within a tenant (C12), and not between two.
+//! the pages, their forms, MCP and the hooks are listed here. Teal's tell a foreign id apart within a tenant (C12), and not between two. `auditor.rs` asks
+//! the same of somebody who may look and nothing else.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
+
+mod auditor;
+mod scopes;
 
 use std::time::Duration;
 
@@ -19,10 +23,14 @@ const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    argumen
 
 const CONFIG: &str = "llms: {script: {type: scripted, script: script.yaml}}
 server: {auth: {api_keys: true}, webhooks: {allowed_hosts: ['127.0.0.1']}}
-tools: {execute_command: {approval_prompt: 'Run {input}?', allowed_commands: [echo]}}
+tools: {execute_command: {requires_approval: false, allowed_commands: [echo]}}
+policy: {rules: [{id: commands, hold: execute_command, because: it runs something}]}
 session_stores: {db: {backend: sql, sql: {driver: sqlite, database: ./kept.db}}}
 agents: {ops: {llm: script, session_store: db, tools: [execute_command], task: {input_timeout: 2h}}}
 ";
+
+/// The token that forms carry, as a browser has it in its cookie.
+const TOKEN: &str = "0000000000000000000000000000000000000000000000000000";
 
 struct Site {
     folder: TempDir,
@@ -38,12 +46,7 @@ impl Site {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("script.yaml"), SCRIPT).unwrap();
         std::fs::write(folder.path().join("standfast.yaml"), CONFIG).unwrap();
-        let mut command = standfast_testkit::standfast();
-        command
-            .args(["serve", "--listen", "127.0.0.1:0", "--config"])
-            .arg(folder.path().join("standfast.yaml"));
-        command.arg("--data").arg(folder.path().join("data")).env("RUST_LOG", "warn");
-        let server = standfast_testkit::start(&mut command);
+        let server = standfast_testkit::serve(folder.path());
         Site { folder, server, client: reqwest::Client::builder().no_proxy().build().unwrap() }
     }
 
@@ -55,11 +58,20 @@ impl Site {
         String::from_utf8(done.stdout).unwrap().trim().to_owned()
     }
 
+    /// A text is sent as the form of a page, anything else as JSON.
     async fn ask(&self, key: &str, method: &str, path: &str, body: Option<&Value>) -> Answered {
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
         let request = self.client.request(method, format!("{}{path}", self.server.base)).bearer_auth(key);
         let request = request.timeout(Duration::from_secs(30)).header("a2a-version", "1.0");
+        let request = request.header("cookie", format!("standfast_csrf={TOKEN}"));
+        let request = match path {
+            MCP => request.header("accept", "application/json, text/event-stream"),
+            _ => request,
+        };
         let request = match body {
+            Some(Value::String(form)) => request
+                .header("content-type", "application/x-www-form-urlencoded")
+                .body(format!("csrf={TOKEN}&{form}")),
             Some(body) => request.header("content-type", "application/json").body(body.to_string()),
             None => request,
         };
@@ -97,9 +109,51 @@ struct Things {
     /// A request of Teal Agents, with its task.
     request: String,
     asking: String,
+    gate: String,
+    grant: String,
 }
 
 impl Things {
+    /// One of each, made by an administrator.
+    async fn of(site: &Site, key: &str) -> Things {
+        let (run, hold) = site.held(key, "night shift").await;
+        let made = json!({"url": "http://127.0.0.1:9/hook", "run": run});
+        let made = site.json(key, "POST", "/api/v1/subscriptions", Some(&made)).await;
+        let said = json!({"items": [{"content_type": "text", "content": "please"}]});
+        let asked = site.json(key, "POST", "/tealagents/v1alpha1/ops", Some(&said)).await;
+        let task = json!({"type": "ticket", "payload": {"n": 1}});
+        let task = site.json(key, "POST", "/api/inboxes/tickets/tasks", Some(&task)).await;
+        let task =
+            ["id", "taskId"].iter().find_map(|name| task[name].as_str()).unwrap_or_else(|| panic!("{task}"));
+        let call = json!({"tool": "pay", "arguments": {"amount": 1}, "agent": "billing", "session": "case",
+            "call": "call_1"});
+        let gate = site.json(key, "POST", "/api/v1/gates", Some(&call)).await;
+        Things {
+            run,
+            hold,
+            session: "night shift".into(),
+            subscription: text(&made["id"]),
+            inbox: "tickets".into(),
+            task: task.to_owned(),
+            request: text(&asked["request_id"]),
+            asking: text(&asked["task_id"]),
+            gate: ["gate", "id"].iter().find_map(|name| gate[name].as_str()).unwrap().to_owned(),
+            grant: Things::granted(site, key).await,
+        }
+    }
+
+    /// A standing approval for calls of a conversation of its own.
+    async fn granted(site: &Site, key: &str) -> String {
+        let (_, hold) = site.held(key, "granted").await;
+        let mut wish = json!({"uses": 2, "same_session": true});
+        let path = format!("/api/v1/holds/{hold}");
+        let rule = site.json(key, "POST", &format!("{path}/grant-rule"), Some(&wish)).await;
+        (wish["until"], wish["digest"]) = (rule["until"].clone(), rule["digest"].clone());
+        let approve = json!({"resolution": "approve", "grant": wish});
+        site.json(key, "POST", &format!("{path}/resolve"), Some(&approve)).await;
+        text(&site.json(key, "GET", "/api/v1/grants", None).await["grants"][0]["id"])
+    }
+
     /// As many of the same form, and nobody's.
     fn unknown(&self) -> Things {
         let other = |id: &str| format!("{}{}", &id[..id.len() - 6], "000000");
@@ -112,13 +166,15 @@ impl Things {
             task: other(&self.task),
             request: other(&self.request),
             asking: other(&self.asking),
+            gate: other(&self.gate),
+            grant: other(&self.grant),
         }
     }
 
-    fn names(&self) -> [&str; 7] {
-        let Things { run, hold, session, subscription, task, request, asking, .. } = self;
+    fn names(&self) -> [&str; 9] {
+        let Things { run, hold, session, subscription, task, request, asking, gate, grant, .. } = self;
         // The longer first: the id of a request has that of its task in it.
-        [request, asking, hold, run, session, subscription, task]
+        [request, asking, hold, run, session, subscription, task, gate, grant]
     }
 
     /// A path with its parts filled in; none when it names no single thing.
@@ -131,12 +187,14 @@ impl Things {
                 "{hold}" => &self.hold,
                 "{session}" => &self.session,
                 "{subscription}" => &self.subscription,
+                "{gate}" => &self.gate,
+                "{grant}" => &self.grant,
                 "{taskId}" => &self.task,
                 "{task_id}" => &self.asking,
                 "{request_id}" => &self.request,
                 "{id}" if is_session => &self.session,
                 "{id}" => &self.hold,
-                "{letter}" => return "1".to_owned(),
+                "{letter}" | "{call}" | "{callId}" => return "1".to_owned(),
                 "{inboxId}" => return self.inbox.clone(),
                 "{agent}" => return "ops".to_owned(),
                 other => return other.to_owned(),
@@ -160,7 +218,13 @@ fn body_of(method: &str, path: &str) -> Option<Value> {
     let last = path.rsplit('/').next().unwrap();
     Some(match (method, last) {
         ("POST", "resolve") => json!({"resolution": "approve"}),
+        ("POST", "link") => json!({"for": "alice"}),
         ("POST", "messages") => json!({"input": "hello"}),
+        ("POST", "outcome") => json!({"attempt": 1, "status": "succeeded", "result": {}}),
+        ("POST", "withdraw") => json!({"reason": "cancelled"}),
+        ("POST", "assign") => json!({"to": "eve"}),
+        ("POST", "delegate") => json!({"to": "eve", "until": "2036-01-01T00:00:00Z"}),
+        ("POST", "edit") => json!({"arguments": {"command": "echo other"}}),
         ("PATCH", _) => json!({"metadata": {"a": 1}}),
         ("POST", _) if path.contains("/resume/") => json!({"action": "approve"}),
         ("POST", "resume") => json!({"payload": true}),
@@ -210,10 +274,63 @@ fn requests(document: &Value, things: &Things) -> Vec<(String, String, Option<Va
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": run}});
         all.push(("POST".into(), "/v1/agents/ops".into(), Some(body)));
     }
-    for path in [format!("/runs/{run}"), format!("/approve/{hold}"), format!("/login/{hold}")] {
-        all.push(("GET".into(), path, None));
+    all.extend(pages(things));
+    for arguments in [json!({"gate": things.gate}), json!({"gate": things.gate, "status": "succeeded"})] {
+        let params = json!({"name": "standfast_result", "arguments": arguments});
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        all.push(("POST".into(), MCP.into(), Some(body)));
     }
+    let mut event = json!({"hook_event_name": "PostToolUse", "tool_name": "pay", "tool_input": {"amount": 1},
+        "tool_response": "paid", "session_id": "case", "tool_use_id": "call_1"});
+    all.push(("POST".into(), HOOK.into(), Some(event.clone())));
+    event["tool_use_id"] = json!(things.gate);
+    all.push(("POST".into(), HOOK.into(), Some(event)));
     all
+}
+
+/// Where agents ask by MCP: the answer is in the body.
+const MCP: &str = "/mcp";
+
+/// Where a coding agent says what became of a call. One that was not asked about is no mistake.
+const HOOK: &str = "/hooks/claude-code";
+
+/// Every page about a single thing, and every form that is sent from one.
+fn pages(things: &Things) -> Vec<(String, String, Option<Value>)> {
+    let Things { run, hold, inbox, task, grant, .. } = things;
+    let session = things.session.replace(' ', "%20");
+    let looks = [
+        format!("/runs/{run}"),
+        format!("/runs/{run}/timeline.svg"),
+        format!("/runs/{run}/events.json"),
+        format!("/runs/{run}/calls/1/receipt"),
+        format!("/approve/{hold}"),
+        format!("/approve/{hold}/raw"),
+        format!("/approve/{hold}/media"),
+        format!("/approve/{hold}/receipt"),
+        format!("/approve/{hold}/grant"),
+        format!("/review?hold={hold}"),
+        format!("/sessions/{session}?agent=ops"),
+        format!("/login/{hold}"),
+    ];
+    let forms = [
+        (format!("/approve/{hold}"), "decision=approve"),
+        (format!("/approve/{hold}"), "decision=deny"),
+        (format!("/approve/{hold}/people"), "action=assign&to=eve"),
+        (format!("/approve/{hold}/people"), "action=take"),
+        (format!("/approve/{hold}/grant"), "decision=approve&uses=1&hours=1"),
+        (format!("/runs/{run}/cancel"), ""),
+        (format!("/review/{hold}"), "decision=approve"),
+        (format!("/sessions/{session}?agent=ops"), "message=hello"),
+        (format!("/sessions/{session}/holds/{hold}?agent=ops"), "decision=approve"),
+        (format!("/inboxes/{inbox}/tasks/{task}/cancel"), ""),
+        (format!("/inboxes/{inbox}/holds/{hold}"), "decision=approve"),
+        (format!("/jobs/{hold}/cancel"), ""),
+        (format!("/grants/{grant}/revoke"), ""),
+        (format!("/login/{hold}"), ""),
+    ];
+    let look = |path| ("GET".to_owned(), path, None);
+    let form = |(path, text): (String, &str)| ("POST".to_owned(), path, Some(json!(text)));
+    looks.map(look).into_iter().chain(forms.map(form)).collect()
 }
 
 /// Every operation about a task over gRPC, and how it ends.
@@ -308,53 +425,37 @@ async fn over_grpc_a_task_of_another_tenant_does_not_exist() {
 /// it never was: each request about one of its things gets the answer, byte for byte, that an unknown id gets; lists and
 /// counts have nothing of it; and nothing changed. The same requests of its own administrator find it.
 #[tokio::test]
-async fn what_is_of_another_tenant_does_not_exist() {
+async fn t15_t16_what_is_of_another_tenant_does_not_exist() {
     let site = Site::new();
     let ann = site.keys(&["create", "--user", "ann", "--scope", "admin"]);
     let strangers = [
         site.keys(&["create", "--user", "ann", "--tenant", "acme"]),
         site.keys(&["create", "--user", "root", "--tenant", "acme", "--scope", "admin"]),
     ];
-    let (run, hold) = site.held(&ann, "night shift").await;
-    let made = json!({"url": "http://127.0.0.1:9/hook", "run": run});
-    let made = site.json(&ann, "POST", "/api/v1/subscriptions", Some(&made)).await;
-    let said = json!({"items": [{"content_type": "text", "content": "please"}]});
-    let asked = site.json(&ann, "POST", "/tealagents/v1alpha1/ops", Some(&said)).await;
-    let task = json!({"type": "ticket", "payload": {"n": 1}});
-    let task = site.json(&ann, "POST", "/api/inboxes/tickets/tasks", Some(&task)).await;
-    let task =
-        ["id", "taskId"].iter().find_map(|name| task[name].as_str()).unwrap_or_else(|| panic!("{task}"));
-    let things = Things {
-        run,
-        hold,
-        session: "night shift".into(),
-        subscription: text(&made["id"]),
-        inbox: "tickets".into(),
-        task: task.to_owned(),
-        request: text(&asked["request_id"]),
-        asking: text(&asked["task_id"]),
-    };
+    let things = Things::of(&site, &ann).await;
     let unknown = things.unknown();
     let document = site.json(&ann, "GET", "/openapi.json", None).await;
     let (theirs, nobodys) = (requests(&document, &things), requests(&document, &unknown));
-    assert!(theirs.len() > 60, "{}", theirs.len());
+    assert!(theirs.len() > 100, "{}", theirs.len());
     let (mut found, mut told_apart) = (0, Vec::new());
     for ((method, path, body), (_, missing, other_body)) in theirs.iter().zip(&nobodys) {
         for key in &strangers {
             let answered = things.anonymous(site.ask(key, method, path, body.as_ref()).await);
             let nothing = unknown.anonymous(site.ask(key, method, missing, other_body.as_ref()).await);
-            let is_rpc = path == "/v1/agents/ops";
+            let is_rpc = ["/v1/agents/ops", MCP, HOOK].contains(&path.as_str());
             if answered != nothing || (!is_rpc && answered.0 < 400) {
                 told_apart.push(format!("{method} {path}: {answered:?} and {nothing:?}"));
             }
         }
-        if method == "GET" && !path.contains("pushNotificationConfigs/") && !path.contains("/login/") {
+        let is_followed = path.contains("/gates/") && path.ends_with("/events");
+        let is_found = !path.contains("pushNotificationConfigs/") && !path.contains("/login/");
+        if method == "GET" && is_found && !is_followed {
             let own = site.ask(&ann, method, path, None).await;
             found += usize::from(own.0 == 200);
         }
     }
     assert!(told_apart.is_empty(), "tells that there is something:\n{}", told_apart.join("\n"));
-    assert!(found >= 12, "the same requests find it for whoever may see it: {found}");
+    assert!(found >= 20, "the same requests find it for whoever may see it: {found}");
     // Lists: nothing of the other tenant is in any of them.
     for (template, methods) in document["paths"].as_object().unwrap() {
         let is_list = methods.get("get").is_some() && things.path(template).is_none();
@@ -382,6 +483,11 @@ async fn what_is_of_another_tenant_does_not_exist() {
         assert_eq!(run["status"], "held", "{run}");
     }
     assert_eq!(site.json(&ann, "GET", "/api/v1/sessions/night%20shift", None).await["closed"], false);
+    for (path, state) in [("gates", "held"), ("grants", "live")] {
+        let id = if path == "gates" { &things.gate } else { &things.grant };
+        let shown = site.json(&ann, "GET", &format!("/api/v1/{path}/{id}"), None).await;
+        assert_eq!(shown["state"], state, "{shown}");
+    }
     // A key belongs to its tenant: `keys` of another does not see it.
     let listed = |tenant: &str| site.keys(&["list", "--json", "--tenant", tenant]);
     let prefix = ann.split('_').nth(1).unwrap();
@@ -389,7 +495,7 @@ async fn what_is_of_another_tenant_does_not_exist() {
 }
 
 /// T16: a tenant is there with its first key, works like the first one, and both go on side by side after `kill -9`. What a
-/// start found each is told of its own runs; the log has the sum.
+/// start found each gets its own runs; the log has the sum.
 #[tokio::test]
 async fn a_second_tenant_works_like_the_first() {
     let mut site = Site::new();
@@ -400,13 +506,9 @@ async fn a_second_tenant_works_like_the_first() {
     let (ours, theirs) = (site.held(&ann, "s").await, site.held(&other, "s").await);
     site.server.child.kill().unwrap();
     site.server.child.wait().unwrap();
-    let mut command = standfast_testkit::standfast();
-    command
-        .args(["serve", "--listen", "127.0.0.1:0", "--config"])
-        .arg(site.folder.path().join("standfast.yaml"));
+    let mut command = standfast_testkit::serve_command(site.folder.path());
     let log = site.folder.path().join("log");
-    command.arg("--data").arg(site.folder.path().join("data")).env("RUST_LOG", "info");
-    command.stderr(std::fs::File::create(&log).unwrap());
+    command.env("RUST_LOG", "info").stderr(std::fs::File::create(&log).unwrap());
     site.server = standfast_testkit::start(&mut command);
     for key in [&ann, &other] {
         let found = until_found("the start has looked at everything", async || {

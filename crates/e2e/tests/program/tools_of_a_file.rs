@@ -286,7 +286,7 @@ agents:
     }
 }
 
-/// F27: a command that takes longer than it may is ended with what it started, and the model is told.
+/// F27: a command that takes longer than it may is ended with what it started, and the model gets the reason.
 #[test]
 fn a_command_is_ended_when_its_time_is_over() {
     let command = json!({"command": "sleep 600"});

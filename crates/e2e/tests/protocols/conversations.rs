@@ -17,15 +17,19 @@ const SAYS: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"No
 
 /// A folder whose agent lives in a Postgres, for several nodes.
 fn folder(fake: &Fake) -> TempDir {
+    folder_with(fake, &format!("backend: sql, sql: {{driver: postgres, url: \"{}\"}}", shared().database()))
+}
+
+/// A folder whose agent lives in this store.
+fn folder_with(fake: &Fake, store: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let config = format!(
         "llms: {{m: {{type: openai, model: m-1, base_url: '{}'}}}}
 server: {{webhooks: {{key: a-key-that-all-nodes-have-and-nobody-else}}}}
-session_stores: {{main: {{backend: sql, sql: {{driver: postgres, url: \"{}\"}}}}}}
+session_stores: {{main: {{{store}}}}}
 agents: {{ops: {{llm: m, session_store: main, task: {{}}}}}}
 ",
-        fake.url,
-        shared().database()
+        fake.url
     );
     std::fs::write(folder.path().join("standfast.yaml"), config).unwrap();
     folder
@@ -39,9 +43,14 @@ fn key(folder: &TempDir, user: &str) -> String {
     String::from_utf8(made.stdout).unwrap().trim().to_owned()
 }
 
-/// What people said in the last request to the model, in order.
+/// What people said in the next request to the model, in order.
 fn said(fake: &Fake) -> Vec<String> {
-    let body: Value = serde_json::from_str(&fake.request().unwrap().body).unwrap();
+    said_in(&fake.request().unwrap().body)
+}
+
+/// What people said in a request to the model, in order.
+fn said_in(body: &str) -> Vec<String> {
+    let body: Value = serde_json::from_str(body).unwrap();
     let is_user = |message: &&Value| message["role"] == "user";
     let words = |message: &Value| match &message["content"] {
         Value::String(text) => text.clone(),
@@ -87,4 +96,72 @@ async fn a_conversation_goes_on_over_every_surface_and_node() {
     let theirs = at(&nodes[1], &eve).post("/api/v1/agents/ops/runs", &native).await;
     assert_eq!((theirs.status, text(&theirs.body["session"])), (201, "talk"), "{theirs:?}");
     assert_eq!(said(&fake), ["one"], "nothing of another user");
+}
+
+/// S0-8, S0-10, F2: `kill -9` in the middle of beginning a run in a session, in a database and in files; then another run of the session ends
+/// before the first is sent again with its key. There is one run of it. If it was there after the kill, its start names what had
+/// ended by then, and the other one is no part of it; if it was not, its start names both. Each request to its model has exactly
+/// that, also where the first was cut off, and the logs verify.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_while_a_run_begins_leaves_it_whole_with_what_came_before() {
+    for store in
+        ["backend: sql, sql: {driver: sqlite, database: runs.db}", "backend: file, file: {directory: ./runs}"]
+    {
+        let fake = Fake::answering(vec![Answer::stream(SAYS)]);
+        let folder = folder_with(&fake, store);
+        let node = || start(&mut serve_command(folder.path()));
+        let mut server = node();
+        for round in 0..standfast_testkit::rounds(5) {
+            let session = format!("talk-{round}");
+            let path = "/api/v1/agents/ops/runs";
+            let says = |words: &str| json!({"input": words, "session": session, "wait": "settled"});
+            let first = Http::new(&server.base).post(path, &says("one")).await;
+            assert_eq!((first.status, &first.body["status"]), (201, &json!("completed")), "{first:?}");
+            let key = format!("second-{round}");
+            let (url, body) = (format!("{}{path}", server.base), says("two").to_string());
+            let headers = [("content-type", "application/json"), ("idempotency-key", key.as_str())];
+            let request = standfast_testkit::http::client().post(url).body(body);
+            let request =
+                headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+            // Nobody knows what became of it.
+            let cut = tokio::spawn(async move { drop(request.send().await) });
+            tokio::time::sleep(std::time::Duration::from_millis(round as u64 % 10)).await;
+            drop(server);
+            cut.await.unwrap();
+            server = node();
+            let http = Http::new(&server.base);
+            let list = format!("/api/v1/runs?agent=ops&session={session}");
+            let is_there = http.get(&list).await.body["runs"].as_array().unwrap().len() == 2;
+            let other = http.post(path, &says("three")).await;
+            assert_eq!((other.status, &other.body["status"]), (201, &json!("completed")), "{other:?}");
+            let again = http.send("POST", path, &headers, &says("two").to_string()).await;
+            assert!([200, 201].contains(&again.status), "{round}: {again:?}");
+            let id = text(&again.body["id"]).to_owned();
+            standfast_testkit::until_found("the second has ended", async || {
+                let run = http.get(&format!("/api/v1/runs/{id}")).await.body;
+                (run["status"] == "completed").then_some(())
+            })
+            .await;
+            let listed = http.get(&list).await.body;
+            assert_eq!(listed["runs"].as_array().unwrap().len(), 3, "{round}: one run of each: {listed}");
+            let events = http.get(&format!("/api/v1/runs/{id}/events")).await.body;
+            let named = &events["events"][0]["data"]["history"]["runs"];
+            let named: Vec<&str> = named.as_array().unwrap().iter().map(|one| text(&one["run"])).collect();
+            let (before, words) = if is_there {
+                (vec![text(&first.body["id"])], vec!["one", "two"])
+            } else {
+                (vec![text(&first.body["id"]), text(&other.body["id"])], vec!["one", "three", "two"])
+            };
+            assert_eq!(named, before, "{round}: {events}");
+            let asked: Vec<Vec<String>> = fake.requests().iter().map(|one| said_in(&one.body)).collect();
+            let of_second: Vec<_> = asked.iter().filter(|said| said.last().unwrap() == "two").collect();
+            assert!(!of_second.is_empty(), "{round}: {asked:?}");
+            assert!(of_second.iter().all(|said| **said == words), "{round}: {asked:?}");
+        }
+        drop(server);
+        let mut verify = standfast_testkit::standfast();
+        verify.args(["audit", "verify", "--config"]).arg(folder.path().join("standfast.yaml"));
+        let verified = verify.output().unwrap();
+        assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+    }
 }

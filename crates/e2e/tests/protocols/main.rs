@@ -1,7 +1,7 @@
 //! The protocols of the real program, over HTTP, as their clients speak them.
 //!
 //! One folder for each protocol, with its own clients; `openapi.rs` and `openapi_fuzz.rs` hold the document against the routes,
-//! `openapi_changes.rs` against the one in the tree and that of the last release.
+//! `openapi_changes.rs` against the one in the tree and that of the last release. `printed.rs` reads pages of the guide.
 //! Every start of the program, waiting and receivers of webhooks: `crates/testkit`.
 
 mod a2a;
@@ -9,8 +9,15 @@ mod async_tool;
 mod conversations;
 mod gates;
 mod inbox;
+mod late;
 mod openapi;
 mod openapi_changes;
 mod openapi_fuzz;
+mod printed;
+mod replays;
+mod state_names;
+mod strangers_bytes;
 mod teal;
+mod unreadable;
 mod webhooks;
+mod who_decides;

@@ -5,37 +5,16 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use standfast_testkit::{Http, Process};
+use standfast_testkit::Server;
 
-struct Server {
-    _program: Process,
-    http: Http,
-}
-
-fn serve(data: &Path) -> Server {
-    let mut command = standfast_testkit::standfast();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
-    let program = standfast_testkit::start(&mut command);
-    Server { http: Http::new(&program.base), _program: program }
-}
-
-impl Server {
-    async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, String, String) {
-        let answer = self.http.ask(&method.to_uppercase(), path, body).await;
-        let media_type = answer.headers["content-type"].to_str().unwrap().to_owned();
-        (answer.status, media_type, answer.text)
-    }
-
-    async fn document(&self) -> Value {
-        let (status, _, text) = self.ask("get", "/openapi.json", None).await;
-        assert_eq!(status, 200);
-        serde_json::from_str(&text).unwrap()
-    }
+async fn ask(server: &Server, method: &str, path: &str, body: Option<&Value>) -> (u16, String, String) {
+    let answer = server.http.ask(&method.to_uppercase(), path, body).await;
+    let media_type = answer.headers["content-type"].to_str().unwrap().to_owned();
+    (answer.status, media_type, answer.text)
 }
 
 /// The routes by hand: whoever adds one adds it here, and the document must have it.
@@ -59,12 +38,18 @@ const ROUTES: &[&str] = &[
     "post /api/v1/holds/{hold}/take",
     "post /api/v1/holds/{hold}/release",
     "post /api/v1/holds/{hold}/delegate",
+    "post /api/v1/holds/{hold}/link",
     "post /api/v1/holds/{hold}/reopen",
+    "post /api/v1/holds/{hold}/ask-again",
     "post /api/v1/holds/{hold}/edit",
     "post /api/v1/holds/{hold}/grant-rule",
     "get /api/v1/grants",
     "get /api/v1/grants/{grant}",
     "post /api/v1/grants/{grant}/revoke",
+    "get /api/v1/sign-ins",
+    "post /api/v1/sign-ins",
+    "get /api/v1/sign-ins/offer",
+    "delete /api/v1/sign-ins/{sign_in}",
     "post /api/v1/gates",
     "post /api/v1/gates/batch",
     "get /api/v1/gates/{gate}",
@@ -146,8 +131,8 @@ const ASYNC_TOOL: [&str; 15] = [
 #[tokio::test]
 async fn every_route_is_described_and_every_described_route_answers() {
     let data = tempfile::tempdir().unwrap();
-    let server = serve(data.path());
-    let document = server.document().await;
+    let server = Server::demo(data.path());
+    let document = server.get("/openapi.json").await;
     let mut described = BTreeSet::from(["get /openapi.json".to_owned()]);
     for (path, operations) in document["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {
@@ -160,7 +145,7 @@ async fn every_route_is_described_and_every_described_route_answers() {
     // A stream does not end by itself.
     for route in ASYNC_TOOL.into_iter().filter(|route| !route.ends_with("/events")) {
         let (method, path) = route.split_once(' ').unwrap();
-        let (status, media_type, text) = server.ask(method, &path.replace(['{', '}'], ""), None).await;
+        let (status, media_type, text) = ask(&server, method, &path.replace(['{', '}'], ""), None).await;
         assert!(status != 405 && !text.contains("there is nothing at"), "{route}: {status} {text}");
         if status >= 400 {
             assert_eq!(media_type, "application/json", "{route}");
@@ -170,7 +155,7 @@ async fn every_route_is_described_and_every_described_route_answers() {
     for route in ROUTES {
         let (method, path) = route.split_once(' ').unwrap();
         let real = path.replace(['{', '}'], "");
-        let (status, media_type, text) = server.ask(method, &real, None).await;
+        let (status, media_type, text) = ask(&server, method, &real, None).await;
         assert!(status != 405 && !text.contains("no-such-path"), "{route}: {status} {text}");
         if status >= 400 {
             let (expected, schema) = if path.starts_with("/tealagents/") {
@@ -188,8 +173,8 @@ async fn every_route_is_described_and_every_described_route_answers() {
 #[tokio::test]
 async fn real_answers_fit_their_schemas() {
     let data = tempfile::tempdir().unwrap();
-    let server = serve(data.path());
-    let document = server.document().await;
+    let server = Server::demo(data.path());
+    let document = server.get("/openapi.json").await;
     let start = json!({"input": "Free some space", "session": "s", "wait": "settled"});
     let run = check(&server, &document, "post", "/api/v1/agents/{agent}/runs", &["ops"], Some(&start)).await;
     let (id, hold) = (run["id"].as_str().unwrap(), run["holds"][0]["id"].as_str().unwrap());
@@ -245,8 +230,8 @@ async fn real_answers_fit_their_schemas() {
 #[tokio::test]
 async fn real_answers_of_the_inbox_fit_their_schemas() {
     let data = tempfile::tempdir().unwrap();
-    let server = serve(data.path());
-    let document = server.document().await;
+    let server = Server::demo(data.path());
+    let document = server.get("/openapi.json").await;
     let post = async |path: &str, with: &[&str], body: Value| {
         let path = format!("/api/inboxes/{{inboxId}}{path}");
         check(&server, &document, "post", &path, with, Some(&body)).await
@@ -291,8 +276,8 @@ async fn real_answers_of_the_inbox_fit_their_schemas() {
 #[tokio::test]
 async fn real_answers_of_teal_agents_fit_their_schemas() {
     let data = tempfile::tempdir().unwrap();
-    let server = serve(data.path());
-    let document = server.document().await;
+    let server = Server::demo(data.path());
+    let document = server.get("/openapi.json").await;
     let said = json!({"items": [{"content_type": "text", "content": "Free some space"}]});
     let chat = "/tealagents/v1alpha1/{agent}";
     let resume = "/tealagents/v1alpha1/resume/{request_id}";
@@ -314,13 +299,13 @@ async fn real_answers_of_teal_agents_fit_their_schemas() {
 #[tokio::test]
 async fn events_are_paged() {
     let data = tempfile::tempdir().unwrap();
-    let server = serve(data.path());
-    let document = server.document().await;
+    let server = Server::demo(data.path());
+    let document = server.get("/openapi.json").await;
     let start = json!({"input": "Free some space", "wait": "settled"});
     let run = check(&server, &document, "post", "/api/v1/agents/{agent}/runs", &["ops"], Some(&start)).await;
     let path = format!("/api/v1/runs/{}/events", run["id"].as_str().unwrap());
     let read = async |query: &str| -> Value {
-        let (status, _, text) = server.ask("get", &format!("{path}{query}"), None).await;
+        let (status, _, text) = ask(&server, "get", &format!("{path}{query}"), None).await;
         assert_eq!(status, 200);
         serde_json::from_str(&text).unwrap()
     };
@@ -358,7 +343,7 @@ async fn check(
         let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
         fits(document, schema, &body.to_string(), path);
     }
-    let (status, _, text) = server.ask(method, &real, body).await;
+    let (status, _, text) = ask(server, method, &real, body).await;
     assert!(status < 300, "{real}: {status} {text}");
     let schema = &operation["responses"][status.to_string()]["content"]["application/json"]["schema"];
     assert!(schema.is_object(), "{method} {path} does not describe {status}");

@@ -1,6 +1,6 @@
 //! The OpenAPI document as it is kept in the tree, and what a change of it must not do to clients of the last release.
 //!
-//! `docs/openapi.json` is what the server says; after a deliberate change write it anew with
+//! `docs/openapi.json` is what the server says; after a deliberate change write it again with
 //! `STANDFAST_WRITE_EXPECTED=1 cargo nextest run -p standfast-e2e openapi_changes`. `docs/openapi-released.json` is that of the
 //! last release, and replaced by a release alone.
 

@@ -227,7 +227,7 @@ fn completes(server: &Server, key: &str, run: &str) {
 }
 
 /// T12, T15, T29: the account is that of the run's owner, so only they log in, also where others have to approve. An
-/// approver may look, is told whose login it is, and brings nothing back, not even with the owner's cookies.
+/// approver may look, sees whose login it is, and brings nothing back, not even with the owner's cookies.
 #[test]
 fn only_the_owner_logs_in() {
     let (port, own) = (standfast_testkit::free_port(), standfast_testkit::free_port());

@@ -53,7 +53,7 @@ fn hints_decide_who_is_asked() {
     }
 }
 
-/// T29: a server that prints its environment does not put the secrets that it was given into the log; what is no secret
+/// T29: a server that prints its environment does not put the secrets that it was given into the log; what is not a secret
 /// stays.
 #[test]
 fn a_secret_of_the_environment_is_cut_from_results() {
@@ -96,7 +96,7 @@ fn a_server_that_dies_in_the_middle_leaves_an_unknown_outcome() {
     assert_eq!(lines(&folder, "ran.txt"), ["die", "well"]);
 }
 
-/// C35: what changes nothing ends with an error that the model is told, and no person is asked.
+/// C35: what changes nothing ends with an error for the model, and no person is asked.
 #[test]
 fn a_lost_answer_of_a_harmless_tool_asks_nobody() {
     let folder = folder(&calls("it__read", r#"{"how": "die"}"#), UNRULY);
@@ -119,7 +119,7 @@ fn a_server_that_hangs_floods_or_talks_nonsense_is_contained() {
     }
 }
 
-/// A call that takes too long is told to stop; what it did until then nobody knows.
+/// A call that takes too long gets a stop request; what it did until then nobody knows.
 #[test]
 fn a_call_that_takes_too_long_is_cancelled_and_its_outcome_unknown() {
     let folder = folder(&calls("it__write", r#"{"how": "hang"}"#), UNRULY);
@@ -198,7 +198,7 @@ fn events<'a>(shown: &'a Value, kind: &'static str) -> impl Iterator<Item = &'a 
     shown["events"].as_array().unwrap().iter().filter(move |event| event["type"] == kind)
 }
 
-/// The texts that calls of a run came to.
+/// The result texts of the calls of a run.
 fn finished(shown: &Value) -> impl Iterator<Item = &str> {
     events(shown, "call.finished").map(|event| text(&event["data"]["result"]["ok"]["text"]))
 }

@@ -268,7 +268,8 @@ fn teal_agents_log_in_through_the_resume_route() {
     keeps_tokens(folder.path(), &lines(&folder, "issued.txt"));
 }
 
-/// S1-28: an approval without a login asks for it again; a rejection ends the task.
+/// S1-28, C1: an approval without a login asks for it again; a rejection ends the task. Meanwhile each protocol has its word for a run that
+/// waits for a login.
 #[test]
 fn teal_agents_that_do_not_log_in_are_asked_again() {
     let (port, own) = (standfast_testkit::free_port(), standfast_testkit::free_port());
@@ -292,6 +293,20 @@ fn teal_agents_that_do_not_log_in_are_asked_again() {
     let (status, again) = post(&route(&asked), json!({"action": "approve"}));
     assert_eq!(status, 200, "{again:#}");
     assert_eq!(again["auth_challenges"][0]["server_name"], "it", "{again:#}");
+    let look = |path: &str| -> serde_json::Value {
+        let url = format!("http://127.0.0.1:{own}{path}");
+        let mut response = Browser::agent().get(url).header("a2a-version", "1.0").call().unwrap();
+        serde_json::from_str(&response.body_mut().read_to_string().unwrap()).unwrap()
+    };
+    let (task, session) = (text(&again["task_id"]), text(&again["session_id"]));
+    let over_a2a = look(&format!("/v1/agents/helper/tasks/{task}"));
+    assert_eq!(over_a2a["status"]["state"], "TASK_STATE_AUTH_REQUIRED", "{over_a2a:#}");
+    let over_teal = look(&format!("/tealagents/v1alpha1/helper/tasks/{task}"));
+    assert_eq!(over_teal["status"], "Paused", "{over_teal:#}");
+    let conversation = look(&format!("/async-tool/session/{session}/status"));
+    assert_eq!(conversation, json!({"type": "busy", "waitingFor": "login"}));
+    let kept = look(&format!("/api/v1/sessions/{session}"));
+    assert!(kept["metadata"]["pending_executions"][task].is_object(), "{kept:#}");
     let (status, rejected) = post(&route(&again), json!({"action": "reject"}));
     assert_eq!((status, &rejected["status"]), (200, &json!("Canceled")), "{rejected:#}");
     assert!(lines(&folder, "paid.txt").is_empty());

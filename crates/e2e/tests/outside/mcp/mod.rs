@@ -9,6 +9,16 @@
 mod accounts;
 mod asking;
 mod calls;
+mod desk;
+mod gateway;
+mod gateway_calls;
+mod gateway_faults;
+mod gateway_generations;
+mod gateway_killed;
+mod gateway_ladder;
+mod gateway_login;
+mod gateway_nodes;
+mod gateway_replays;
 mod login;
 mod over_http;
 mod proxied;

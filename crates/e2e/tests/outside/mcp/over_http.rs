@@ -40,7 +40,7 @@ fn everything(port: u16) -> Program {
 }
 
 /// A call over HTTP is held, the MCP server is killed and started again, then the call is approved and answered; while
-/// nobody is there the model is told so, and nothing else happens.
+/// nobody is there the model gets that as the result, and nothing else happens.
 #[test]
 fn a_server_over_http_is_found_again_after_its_restart() {
     let port = standfast_testkit::free_port();

@@ -9,10 +9,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use standfast_testkit::http::Http;
-use standfast_testkit::{Process, text, until};
+use standfast_testkit::{text, until};
 use tempfile::TempDir;
 
+use super::gateway::serve;
+use super::gateway_calls::{hold, resolve, words};
 use super::server::{package, packages};
 
 const POLICY: &str = "policy:
@@ -33,15 +34,6 @@ fn folder() -> TempDir {
     std::fs::write(folder.path().join("standfast.yaml"), config).unwrap();
     std::fs::create_dir(folder.path().join("place")).unwrap();
     folder
-}
-
-fn serve(folder: &TempDir, address: &str) -> (Process, Http) {
-    let mut command = standfast_testkit::standfast();
-    command.args(["serve", "--listen", address, "--config"]).arg(folder.path().join("standfast.yaml"));
-    command.arg("--data").arg(folder.path().join("data")).env("RUST_LOG", "warn").env_remove("STANDFAST_KEY");
-    let program = standfast_testkit::start(&mut command);
-    let http = Http::new(&program.base);
-    (program, http)
 }
 
 /// The other end of a server's pipes. Dropping it is `kill -9`.
@@ -89,8 +81,31 @@ impl Client {
             .env("XDG_STATE_HOME", folder.path().join("state"))
             .env("STANDFAST_KEY", "sf_of_the_proxy");
         let mut client = Client::of(command);
-        client.hello();
+        client.hello("2025-06-18", json!({}));
         client
+    }
+
+    /// The same for a client that asks its user.
+    fn asking(folder: &TempDir, base: &str, version: &str, capabilities: Value) -> Client {
+        let mut command = standfast_testkit::standfast();
+        command.args(["mcp", "proxy", "--name", "it", "--server", base, "--", "node"]);
+        command
+            .args(unruly(folder))
+            .env("XDG_STATE_HOME", folder.path().join("state"))
+            .env_remove("STANDFAST_KEY");
+        let mut client = Client::of(command);
+        client.hello(version, capabilities);
+        client
+    }
+
+    /// The next line with this method.
+    fn until(&self, method: &str) -> Value {
+        loop {
+            let message: Value = serde_json::from_str(&self.line()).unwrap();
+            if message["method"] == method {
+                return message;
+            }
+        }
     }
 
     fn say(&mut self, line: &str) {
@@ -119,8 +134,8 @@ impl Client {
         serde_json::from_str(&self.answer(&json!(id)).0).unwrap()
     }
 
-    fn hello(&mut self) {
-        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "pipe", "version": "1"}});
+    fn hello(&mut self, version: &str, capabilities: Value) {
+        let params = json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": {"name": "pipe", "version": "1"}});
         let hello = self.ask(0, "initialize", &params);
         assert!(hello["result"]["serverInfo"].is_object(), "{hello}");
         self.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
@@ -145,27 +160,6 @@ fn unruly(folder: &TempDir) -> [String; 2] {
 fn ran(folder: &TempDir) -> Vec<String> {
     let file = folder.path().join("place/ran.txt");
     std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
-}
-
-fn words(result: &Value) -> String {
-    text(&result["content"][0]["text"]).to_owned()
-}
-
-/// The one hold that is open.
-async fn hold(http: &Http) -> Value {
-    for _ in 0..600 {
-        let open = http.get("/api/v1/holds").await.body["holds"].clone();
-        if let Some([one]) = open.as_array().map(Vec::as_slice) {
-            return one.clone();
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("nothing is held")
-}
-
-async fn resolve(http: &Http, hold: &Value, body: Value) {
-    let answer = http.post(&format!("/api/v1/holds/{}/resolve", text(&hold["id"])), &body).await;
-    assert_eq!(answer.status, 200, "{answer:?}");
 }
 
 /// The official server that has everything, asked the same with and without a proxy: every answer is the same line, as it is; and
@@ -193,7 +187,7 @@ async fn what_is_not_held_goes_through_unchanged() {
     let mut answers = Vec::new();
     for mut client in [Client::direct(&program), Client::proxied(&folder, &_server.base, "1", &program)] {
         if answers.is_empty() {
-            client.hello();
+            client.hello("2025-06-18", json!({}));
         }
         let mut said = Vec::new();
         for (no, (method, params)) in asked.iter().enumerate() {
@@ -214,7 +208,7 @@ async fn what_is_not_held_goes_through_unchanged() {
 }
 
 /// A call waits for a person, who sees exactly its arguments; the client hears that it waits. Approved, it runs once, and the
-/// outcome is on its receipt; edited, it runs as it was edited; denied, it does not run, and the model is told.
+/// outcome is on its receipt; edited, it runs as it was edited; denied, it does not run, and the model gets the reason.
 #[tokio::test]
 async fn a_held_call_is_decided_and_runs_once() {
     let folder = folder();
@@ -268,7 +262,7 @@ async fn a_held_call_is_decided_and_runs_once() {
     assert_eq!(ran(&folder), ["one", "changed"]);
 }
 
-/// Nobody decides in time: the model is told to come back. Client, proxy and server die; then somebody approves; the same call, over
+/// Nobody decides in time: the model gets a receipt to come back with. Client, proxy and server die; then somebody approves; the same call, over
 /// a new proxy, runs once, with one question asked in all.
 #[tokio::test]
 async fn a_repeat_finds_its_decision_after_everything_died() {
@@ -348,4 +342,144 @@ async fn what_cannot_be_judged_does_not_run() {
     assert_eq!(unasked["isError"], true);
     assert!(ran(&folder).is_empty(), "{:?}", ran(&folder));
     assert!(!Path::new(&folder.path().join("place/read.txt")).exists());
+}
+
+/// A client that brings its user to addresses, or shows them texts, is asked to while a call waits: accepting decides nothing, declining
+/// ends the waiting and leaves the call.
+#[tokio::test]
+async fn a_client_s_user_is_brought_to_the_page() {
+    let folder = folder();
+    let (server, http) = serve(&folder, "127.0.0.1:0");
+    let mut client = Client::asking(&folder, &server.base, "2025-11-25", json!({"elicitation": {"url": {}}}));
+    client.calls(1, "write", r#"{"how":"one"}"#);
+    let asked = client.until("elicitation/create");
+    let held = hold(&http).await;
+    assert_eq!(asked["params"]["mode"], "url", "{asked}");
+    assert!(text(&asked["params"]["url"]).ends_with(text(&held["id"])), "{asked}");
+    client.say(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}}).to_string());
+    assert!(ran(&folder).is_empty());
+    resolve(&http, &held, json!({"resolution": "approve"})).await;
+    assert_eq!(client.until("notifications/elicitation/complete")["params"]["elicitationId"], asked["id"]);
+    assert_ne!(client.result(1)["isError"], true);
+    let mut client = Client::asking(&folder, &server.base, "2025-06-18", json!({"elicitation": {}}));
+    client.calls(2, "write", r#"{"how":"two"}"#);
+    let asked = client.until("elicitation/create");
+    assert!(text(&asked["params"]["message"]).contains("/approve/"), "{asked}");
+    client.say(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "decline"}}).to_string());
+    assert!(words(&client.result(2)).starts_with("Not executed."));
+    resolve(&http, &hold(&http).await, json!({"resolution": "approve"})).await;
+    client.calls(3, "write", r#"{"how":"two"}"#);
+    assert_ne!(client.result(3)["isError"], true);
+    assert_eq!(ran(&folder), ["one", "two"]);
+}
+
+/// The newest protocol: the client is asked to come back with the same call; what the server itself asks for belongs to the call that
+/// was approved, and needs no second approval.
+#[tokio::test]
+async fn the_newest_clients_come_back_with_the_same_call() {
+    let folder = folder();
+    let (server, http) = serve(&folder, "127.0.0.1:0");
+    let program = [
+        packages().join("asking.js").display().to_string(),
+        folder.path().join("place").display().to_string(),
+    ];
+    let mut command = standfast_testkit::standfast();
+    command.args(["mcp", "proxy", "--name", "it", "--server", &server.base, "--", "node"]).args(program);
+    command.env("XDG_STATE_HOME", folder.path().join("state")).env_remove("STANDFAST_KEY");
+    let mut client = Client::of(command);
+    let mut pay = json!({"name": "pay", "arguments": {"to": "Ann"}, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "pipe", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}, "form": {}}},
+    }});
+    let asked = client.ask(1, "tools/call", &pay)["result"].clone();
+    let page = &asked["inputRequests"]["standfast"]["params"];
+    let held = hold(&http).await;
+    assert!(text(&page["url"]).ends_with(text(&held["id"])), "{asked}");
+    resolve(&http, &held, json!({"resolution": "approve"})).await;
+    pay["requestState"] = asked["requestState"].clone();
+    pay["inputResponses"] = json!({"standfast": {"action": "accept"}});
+    let asked = client.ask(2, "tools/call", &pay)["result"].clone();
+    assert_eq!(asked["inputRequests"]["amount"]["params"]["message"], "How much does Ann get?", "{asked}");
+    pay["requestState"] = asked["requestState"].clone();
+    pay["inputResponses"] = json!({"amount": {"action": "accept", "content": {"cents": 300}}});
+    let paid = client.ask(3, "tools/call", &pay)["result"].clone();
+    assert!(words(&paid).starts_with("paid 300 cents to Ann"), "{paid}");
+    let gates = http.get("/api/v1/runs").await.body;
+    let ended: Vec<&str> = gates["runs"].as_array().unwrap().iter().map(|run| text(&run["status"])).collect();
+    assert_eq!(ended, ["completed"], "{gates}");
+}
+
+/// A client that follows tasks gets one: client and proxy are killed, somebody approves, and a later proxy runs the call once for whoever
+/// asks for the same task; its result stays with it. One that is taken back never runs.
+#[tokio::test]
+async fn a_call_that_waits_is_a_task_of_any_proxy() {
+    let folder = folder();
+    let (server, http) = serve(&folder, "127.0.0.1:0");
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "pipe", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
+    });
+    let started = || {
+        let mut command = standfast_testkit::standfast();
+        command
+            .args(["mcp", "proxy", "--name", "it", "--server", &server.base, "--"])
+            .args(["node"])
+            .args(unruly(&folder));
+        command.env("XDG_STATE_HOME", folder.path().join("state")).env_remove("STANDFAST_KEY");
+        Client::of(command)
+    };
+    let write = |how: &str| json!({"name": "write", "arguments": {"how": how}, "_meta": meta});
+    let mut client = started();
+    let created = client.ask(1, "tools/call", &write("one"))["result"].clone();
+    assert_eq!(
+        (&created["resultType"], &created["status"]),
+        (&json!("task"), &json!("working")),
+        "{created}"
+    );
+    assert!(text(&created["statusMessage"]).contains("/approve/"), "{created}");
+    let task = |created: &Value| json!({"taskId": created["taskId"], "_meta": meta});
+    assert_eq!(client.ask(2, "tasks/get", &task(&created))["result"]["status"], "working");
+    drop(client);
+    resolve(&http, &hold(&http).await, json!({"resolution": "approve"})).await;
+    assert!(ran(&folder).is_empty(), "nothing runs that nobody waits for");
+    let mut client = started();
+    let mut done = Value::Null;
+    for no in 0..600 {
+        done = client.ask(100 + no, "tasks/get", &task(&created))["result"].clone();
+        if done["status"] != "working" {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(done["status"], "completed", "{done}");
+    assert!(words(&done["result"]).starts_with("write one"), "{done}");
+    assert_eq!(ran(&folder), ["one"], "once, however often it was asked for");
+    assert_eq!(client.ask(3, "tasks/get", &task(&created))["result"]["status"], "completed");
+    let other = client.ask(4, "tools/call", &write("two"))["result"].clone();
+    client.ask(5, "tasks/cancel", &task(&other));
+    assert_eq!(client.ask(6, "tasks/get", &task(&other))["result"]["status"], "cancelled");
+    let foreign = json!({"taskId": "standfast-run_06d3yrjm020e5aaf7tv1b4s1e8", "_meta": meta});
+    assert!(client.ask(7, "tasks/get", &foreign)["error"].is_object());
+    assert_eq!(ran(&folder), ["one"]);
+}
+
+/// A command that cannot be started says what to do.
+#[test]
+fn a_command_that_is_not_there_is_named_with_what_to_do() {
+    let folder = folder();
+    let (server, _) = serve(&folder, "127.0.0.1:0");
+    let plain = folder.path().join("plain.txt");
+    std::fs::write(&plain, "").unwrap();
+    for (program, next) in
+        [("no-such-mcp-server", "install it"), (plain.to_str().unwrap(), "make it executable")]
+    {
+        let mut command = standfast_testkit::standfast();
+        command.args(["mcp", "proxy", "--server", &server.base, "--", program]).env_remove("STANDFAST_KEY");
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("`{program}`")) && said.contains(next), "{said}");
+    }
 }

@@ -1,5 +1,5 @@
 //! Cards: what cannot be used is refused at the start, what cannot be fetched is asked about later, and another card than
-//! the one that the model was told of is asked about before anything goes there (T3).
+//! the one that the model was given is asked about before anything goes there (T3).
 
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ fn a_card_that_nobody_has_seen_is_asked_about() {
     assert_eq!(remote.sent().len(), 1);
 }
 
-/// T3: another card than the one that the model was told of asks a person, who is shown it; nothing goes there before.
+/// T3: another card than the one that the model was given asks a person, who is shown it; nothing goes there before.
 #[test]
 fn a_changed_card_asks_again() {
     let remote = Unruly::start(card);

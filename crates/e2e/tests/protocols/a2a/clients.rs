@@ -37,10 +37,11 @@ fn drive_receiver(client: Command, script: &str, binding: &str) {
     drive_against(server, |_| panic!("{script} needs no other server"), client, script, binding);
 }
 
-/// Runs a client of 0.3 against an agent whose card it can read.
+/// Runs a client of 0.3 against an agent whose card it can read, and which is the default one: gRPC of 0.3 can name no other.
 fn drive_older(client: Command, script: &str, binding: &str) {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("standfast.yaml"), older_config(folder.path())).unwrap();
+    let config = older_config(folder.path()).replacen("server: {", "server: {default_agent: ops, ", 1);
+    std::fs::write(folder.path().join("standfast.yaml"), config).unwrap();
     let again = |listen: &str| serve_file(folder.path(), &["--listen", listen]);
     drive_against(serve_file(folder.path(), &[]), again, client, script, binding);
 }
@@ -210,9 +211,22 @@ fn the_python_client_of_0_3_over_http_json() {
     drive_older(python("a2a-clients-v03"), "v03/older.py", "HTTP+JSON");
 }
 
+/// S3-1, C3: the official client of 0.3 over gRPC, which finds the address in the card of the default agent: it sends, decides, modifies,
+/// streams, cancels, subscribes across `kill -9`, names receivers and is pushed to, as over the other bindings.
+#[test]
+fn the_python_client_of_0_3_over_grpc() {
+    drive_older(python("a2a-clients-v03"), "v03/older.py", "GRPC");
+}
+
 #[test]
 fn the_javascript_client_of_0_3_over_json_rpc() {
     drive_older(Command::new("node"), "v03/older.mjs", "JSONRPC");
+}
+
+/// S3-1, C3: the same with the official client for JavaScript, which takes other bytes for a file than the one for Python.
+#[test]
+fn the_javascript_client_of_0_3_over_grpc() {
+    drive_older(Command::new("node"), "v03/older.mjs", "GRPC");
 }
 
 #[test]
@@ -234,7 +248,7 @@ fn loops(program: impl Fn() -> Command, agent: &str, typed: &str) -> String {
     printed
 }
 
-/// What each loop must do: ask again after what is no decision, change arguments, and answer questions.
+/// What each loop must do: ask again after what is not a decision, change arguments, and answer questions.
 fn loops_to_the_end(program: impl Fn() -> Command) {
     let printed = loops(&program, "ops", "hm\nmodify\n{\"path\": \"/srv/else\"}\n");
     assert_eq!(printed.matches("🔐 Tool Approval Required").count(), 2, "{printed}");

@@ -2,11 +2,48 @@
 
 use serde_json::json;
 
-use crate::a2a::server::{Server, asked, configured, decides, demo, replies, says, state};
+use crate::a2a::server::{Server, asked, configured, decides, demo, replies, says, state, unique};
 
 fn effects(folder: &std::path::Path) -> Vec<String> {
     let text = std::fs::read_to_string(folder.join("demo-effects.log")).unwrap_or_default();
     text.lines().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
+}
+
+/// S3-23, C26: `modify` alone, with an empty text or with null, is no error: the answer is the task that still waits, with a text that
+/// says what is missing, over HTTP+JSON, JSON-RPC and 0.3 alike; nothing runs, and the same hold is decided afterwards.
+#[tokio::test]
+async fn modify_alone_leaves_the_task_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = demo(folder.path());
+    let task = server.send("ops", &says("go")).await;
+    let hold = asked(&task)[0]["hold_id"].clone();
+    let alone = [
+        json!({"decision": "modify"}),
+        json!({"decision": "modify", "modified_input": ""}),
+        json!({"decision": "modify", "modified_input": null, "hold_id": hold}),
+    ];
+    for data in alone {
+        let (newer, over_rpc) = (decides(&task, data.clone()), decides(&task, data.clone()));
+        let parts = json!([{"kind": "text", "text": "modify"}, {"kind": "data", "data": data}]);
+        let older = json!({"kind": "message", "messageId": unique(), "role": "user", "taskId": task["id"],
+            "contextId": task["contextId"], "parts": parts});
+        let newer = server.post("/v1/agents/ops/message:send", &json!({"message": newer})).await;
+        let over_rpc = server.rpc("ops", "SendMessage", json!({"message": over_rpc})).await;
+        let older = server.rpc("ops", "message/send", json!({"message": older})).await;
+        for (answer, waits) in [
+            (&newer.body["task"], "TASK_STATE_INPUT_REQUIRED"),
+            (&over_rpc.body["result"]["task"], "TASK_STATE_INPUT_REQUIRED"),
+            (&older.body["result"], "input-required"),
+        ] {
+            assert_eq!(answer["status"]["state"], waits, "{data}: {newer:?} {over_rpc:?} {older:?}");
+            let said = answer["status"]["message"].to_string();
+            assert!(said.contains("Nothing was decided: modify needs modified_input"), "{data}: {said}");
+            assert!(said.contains("/srv/cache/old"), "{data}: what is asked is shown again: {said}");
+        }
+    }
+    assert!(effects(folder.path()).is_empty(), "nothing has run");
+    let done = server.send("ops", &decides(&task, json!({"decision": "approve", "hold_id": hold}))).await;
+    assert_eq!(state(&done), "TASK_STATE_COMPLETED", "{done}");
 }
 
 /// S3-23: modified input, as a text and as an object; what breaks the schema changes nothing and says where.
@@ -35,7 +72,7 @@ async fn arguments_can_be_modified() {
     assert_eq!(effects(data.path()), [r#"{"path": "/srv/one"}"#, r#"{"path":"/srv/two"}"#]);
 }
 
-/// C20, C23, C26, T1: what is no decision leaves the task waiting, names what is open, and runs nothing.
+/// C20, C23, C26, T1: what is not a decision leaves the task waiting, names what is open, and runs nothing.
 #[tokio::test]
 async fn what_is_no_decision_runs_nothing() {
     let data = tempfile::tempdir().unwrap();

@@ -69,7 +69,7 @@ async fn a_stream_tells_what_a_sub_run_asks() {
     assert!(!folder.path().join("workspace/a.txt").exists());
 }
 
-/// A receiver of the task above is told what a sub-run asks, in the words in which a caller is asked; what comes of it is
+/// A receiver of the task above gets what a sub-run asks, in the words in which a caller is asked; what comes of it is
 /// told by the task's own events.
 #[tokio::test]
 async fn a_receiver_is_told_what_a_sub_run_asks() {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::a2a::clients::{folder as clients, python};
-use crate::a2a::server::{Server, configured};
+use crate::a2a::server::{Server, authorization, configured};
 
 /// How long a loop may say nothing.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -104,7 +104,12 @@ impl Drop for Loop {
 }
 
 impl Loop {
-    fn start(printed: PrintedLoop, folder: &Path, server: &Server, agent: &str) -> Loop {
+    fn start(
+        printed: PrintedLoop,
+        folder: &Path,
+        (server, key): (&Server, Option<&str>),
+        agent: &str,
+    ) -> Loop {
         let mut command = printed.program(folder);
         let base = &server.program.base;
         if printed.is_dialect() {
@@ -112,7 +117,8 @@ impl Loop {
         } else {
             command.arg(format!("{base}/v1/agents/{agent}"));
         }
-        command.arg("Please do it").env("NO_PROXY", "*").env("no_proxy", "*");
+        command.arg("Please do it").env("NO_PROXY", "*").env("no_proxy", "*").env_remove("STANDFAST_KEY");
+        command.envs(key.map(|key| ("STANDFAST_KEY", key)));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (typed, mut out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let (tell, heard) = channel();
@@ -175,6 +181,11 @@ struct World {
 }
 
 fn world() -> World {
+    world_with("")
+}
+
+/// The same with more of its configuration.
+fn world_with(more: &str) -> World {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let write = |name: &str| {
         format!(r#"{{tool: write_file, arguments: '{{"path": "{name}.txt", "content": "x"}}'}}"#)
@@ -210,7 +221,7 @@ fn world() -> World {
         "llms: {{one: {{type: scripted, script: one.yaml}}, two: {{type: scripted, script: two.yaml}}, asking: {{type: scripted, script: asking.yaml}}, mixed: {{type: scripted, script: mixed.yaml}}}}\n\
          tools: {{write_soon: {{type: write_file, input_timeout: 5, on_timeout: deny}}}}\n\
          session_stores: {{db: {{backend: sql, sql: {{driver: sqlite, database: ./runs.db}}}}}}\n\
-         agents:\n{}{}{}{}{}{}",
+         {more}agents:\n{}{}{}{}{}{}",
         agent("one", "one", "{}"),
         agent("two", "two", "{}"),
         agent("asking", "asking", "{}"),
@@ -232,7 +243,7 @@ impl World {
     }
 
     fn start(&self, printed: PrintedLoop, agent: &str) -> Loop {
-        Loop::start(printed, &self.program(printed), &self.server, agent)
+        Loop::start(printed, &self.program(printed), (&self.server, None), agent)
     }
 
     /// Which files were written; they are forgotten with it.
@@ -275,7 +286,7 @@ impl World {
 /// words that are no decision, other arguments, a question.
 async fn gets_through(printed: PrintedLoop) {
     let world = world();
-    // One call after the other; what is no decision is asked again.
+    // One call after the other; what is not a decision is asked again.
     let mut run = world.start(printed, "one");
     assert!(run.question().contains("a.txt"), "{printed:?}");
     run.types("hm");
@@ -435,7 +446,7 @@ impl World {
     }
 }
 
-/// The word alone is no modification: the task still waits, and the answer says so.
+/// The word alone is not a modification: the task still waits, and the answer says so.
 async fn modify_alone_is_asked_again(printed: PrintedLoop) {
     let world = world();
     let mut run = world.start(printed, "one");
@@ -459,8 +470,9 @@ async fn the_printed_python_loop_of_the_dialect_gets_through() {
     gets_through(PrintedLoop::DialectPython).await;
 }
 
-/// S3-18, S3-20, S3-23, C7, C26: the loop of docs/hector.md in Python, as it is printed, ends when a hold times out, alone or with all others,
-/// when somebody else decides, and after `modify` without arguments, and never decides what it was not shown.
+/// S3-18, S3-20, S3-23, S3-26, S3-28, C7, C26: the loop of docs/hector.md in Python, as it is printed, ends when a hold times out, alone or with all others,
+/// when somebody else decides, and after `modify` without arguments, and never decides what it was not shown. A task that the time-out ends
+/// is FAILED with `timeout waiting for user input`.
 #[tokio::test]
 async fn the_printed_python_loop_of_the_dialect_is_never_stuck() {
     is_never_stuck(PrintedLoop::DialectPython).await;
@@ -474,8 +486,9 @@ async fn the_printed_typescript_loop_of_the_dialect_gets_through() {
     gets_through(PrintedLoop::DialectTypescript).await;
 }
 
-/// S3-18, S3-20, S3-23, C7, C26: the loop of docs/hector.md in TypeScript, as it is printed, ends when a hold times out, alone or with all others,
-/// when somebody else decides, and after `modify` without arguments, and never decides what it was not shown.
+/// S3-18, S3-20, S3-23, S3-26, S3-28, C7, C26: the loop of docs/hector.md in TypeScript, as it is printed, ends when a hold times out, alone or with all others,
+/// when somebody else decides, and after `modify` without arguments, and never decides what it was not shown. A task that the time-out ends
+/// is FAILED with `timeout waiting for user input`.
 #[tokio::test]
 async fn the_printed_typescript_loop_of_the_dialect_is_never_stuck() {
     is_never_stuck(PrintedLoop::DialectTypescript).await;
@@ -488,10 +501,12 @@ async fn the_printed_python_loop_gets_through() {
     gets_through(PrintedLoop::Python).await;
 }
 
-/// S3-20, C7, C26: the loop of docs/a2a-approvals.md in Python ends too when holds time out or somebody else decides.
+/// S3-20, S3-23, C7, C26: the loop of docs/a2a-approvals.md in Python ends too when holds time out or somebody else decides, and is asked
+/// again after `modify` without arguments.
 #[tokio::test]
 async fn the_printed_python_loop_is_never_stuck() {
     is_never_stuck(PrintedLoop::Python).await;
+    modify_alone_is_asked_again(PrintedLoop::Python).await;
 }
 
 /// S3-20, S3-21, S3-22, S3-23: the same with the loop of docs/a2a-approvals.md in TypeScript, which is shown several calls together.
@@ -500,10 +515,44 @@ async fn the_printed_typescript_loop_gets_through() {
     gets_through(PrintedLoop::Typescript).await;
 }
 
-/// S3-20, C7, C26: the loop of docs/a2a-approvals.md in TypeScript ends too when holds time out or somebody else decides.
+/// S3-20, S3-23, C7, C26: the loop of docs/a2a-approvals.md in TypeScript ends too when holds time out or somebody else decides, and is
+/// asked again after `modify` without arguments.
 #[tokio::test]
 async fn the_printed_typescript_loop_is_never_stuck() {
     is_never_stuck(PrintedLoop::Typescript).await;
+    modify_alone_is_asked_again(PrintedLoop::Typescript).await;
+}
+
+/// Where the server wants keys, a printed loop works with one as it works without, and is turned away without one.
+fn brings_its_key(printed: PrintedLoop) {
+    let world = world_with("server: {auth: {api_keys: true}}\n");
+    let key = authorization(world.folder.path());
+    let key = key.strip_prefix("Bearer ");
+    let mut run = Loop::start(printed, &world.program(printed), (&world.server, key), "one");
+    for name in ["a.txt", "b.txt"] {
+        let asked = run.question();
+        assert!(asked.contains(name), "{printed:?}: {asked}");
+        run.types("approve");
+    }
+    assert_eq!(run.end(), "TASK_STATE_COMPLETED\nAll done.\n", "{printed:?}");
+    assert_eq!(world.written(), "ab", "{printed:?}");
+    let mut stranger = Loop::start(printed, &world.program(printed), (&world.server, None), "one");
+    assert!(!stranger.child.wait().unwrap().success(), "{printed:?}");
+    assert_eq!(world.written(), "", "{printed:?}");
+}
+
+/// S3-18, S3-20: the printed loops in Python work with keys on.
+#[test]
+fn the_printed_python_loops_bring_their_key() {
+    brings_its_key(PrintedLoop::DialectPython);
+    brings_its_key(PrintedLoop::Python);
+}
+
+/// S3-18, S3-20: the printed loops in TypeScript work with keys on.
+#[test]
+fn the_printed_typescript_loops_bring_their_key() {
+    brings_its_key(PrintedLoop::DialectTypescript);
+    brings_its_key(PrintedLoop::Typescript);
 }
 
 /// A printed request, for this server and task, as a shell would run it.

@@ -5,9 +5,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bindings;
+mod cancelled;
 mod cards;
 mod clients;
 mod conformance;
+mod corrupt;
 mod decisions;
 mod dialect;
 mod families;
@@ -23,9 +25,11 @@ mod pause_order;
 mod printed_command;
 mod push;
 mod repeats;
+mod resolves;
 mod revoked;
 mod rust_client;
 mod server;
 mod streams;
 mod tasks;
 mod v03;
+mod votes;

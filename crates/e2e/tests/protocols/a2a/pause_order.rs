@@ -40,8 +40,8 @@ async fn next_status(reader: &mut Reader) -> Value {
     }
 }
 
-/// S0-32: state, status and question are one write, and the stream hears of it afterwards. While that write fails the task
-/// stays at work for everybody, no stream says otherwise, and whoever needs a write is told the error; once it succeeds
+/// S0-32: state, status and question are one write, and the stream gets it afterwards. While that write fails the task
+/// stays at work for everybody, no stream says otherwise, and whoever needs a write gets the error; once it succeeds
 /// the stream has the question. Killed at that moment the server has lost nothing: task, question and saved state are
 /// there, and a decision goes on with them.
 #[tokio::test(flavor = "multi_thread")]

@@ -41,7 +41,7 @@ fn asked(server: &Server) -> (Value, String, Value) {
     (task, text, data)
 }
 
-/// What the model was told of the call.
+/// What the model got of the call.
 fn told(server: &Server, task: &Value) -> String {
     let log = server.program.try_ask(&["show", task["id"].as_str().unwrap()]).unwrap();
     log.to_string()

@@ -137,7 +137,7 @@ async fn subscription(server: &Server, task: &Value) -> String {
     text(&known["subscriptions"].as_array().unwrap().iter().find(about).unwrap()["id"])
 }
 
-/// A receiver that came with the message hears of the task from its first event on: in order, with token, credentials,
+/// A receiver that came with the message gets the task from its first event on: in order, with token, credentials,
 /// numbers and a signature; and neither the database nor the log has the secrets in clear (T29, T30).
 #[tokio::test]
 async fn a_receiver_that_comes_with_a_message_hears_everything() {

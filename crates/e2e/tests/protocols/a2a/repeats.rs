@@ -233,7 +233,7 @@ async fn approve_elsewhere(server: &Server, hold: &str) {
 /// T5, C26, S0-38a: the same message again approves nothing more, by its bytes, by its id on another surface, and as often
 /// as it comes; a new one of whoever was shown the next question does.
 #[tokio::test]
-async fn a_repeat_decides_nothing_on_any_surface() {
+async fn t5_a_repeat_decides_nothing_on_any_surface() {
     let folder = sqlite(SCRIPT);
     let server = serve_file(folder.path(), &[]);
     for (at, surface) in SURFACES.into_iter().enumerate() {
@@ -653,7 +653,7 @@ async fn the_same_call_id_in_two_runs_is_decided_in_each() {
     assert!(answer.contains("TASK_STATE_COMPLETED"), "{answer}");
 }
 
-/// T5: a call that is approved and then asks something itself is no name for its question: a late no to the approval does
+/// T5: a call that is approved and then asks something itself is not a name for its question: a late no to the approval does
 /// not decline that.
 #[tokio::test]
 async fn a_late_decision_on_a_call_does_not_meet_its_next_question() {

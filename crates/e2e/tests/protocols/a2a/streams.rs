@@ -96,7 +96,7 @@ pub(crate) fn told(event: &Event) -> String {
     }
 }
 
-/// What a stream tells to its end, but for what the model is just saying: that differs each time, and has no id.
+/// What a stream tells to its end, but for the tokens that the model is streaming: their number differs each time, and has no id.
 pub(crate) async fn kept(reader: Reader) -> Vec<Event> {
     let mut events = reader.rest().await;
     events.retain(|event| event.id.is_some());

@@ -373,7 +373,7 @@ async fn cards_for_both_versions() {
     }
 }
 
-/// At the root is the default agent, in 0.3 too; whoever is not known is told so in its words.
+/// At the root is the default agent, in 0.3 too; whoever is not known gets the error in its words.
 #[tokio::test]
 async fn the_root_and_the_door_speak_0_3() {
     let data = tempfile::tempdir().unwrap();
@@ -516,4 +516,74 @@ async fn callers_of_0_3_who_are_not_known_get_401() {
         assert_eq!(answer.headers["www-authenticate"], "Bearer", "{method}");
         assert_eq!(answer.body["error"]["code"], -31401, "{method}: {answer:?}");
     }
+}
+
+/// A request of 0.3 over gRPC by hand: status, text, and the body behind its five bytes of frame.
+async fn over_grpc(server: &Server, method: &str, key: Option<&str>, message: &[u8]) -> (String, String) {
+    let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge().build().unwrap();
+    let mut body = vec![0];
+    body.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+    body.extend(message);
+    let url = format!("{}/a2a.v1.A2AService/{method}", server.program.base);
+    let mut request = client.post(url).header("content-type", "application/grpc").body(body);
+    if let Some(key) = key {
+        request = request.header("authorization", format!("Bearer {key}"));
+    }
+    let answer = request.send().await.unwrap();
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    let header = |name: &str| answer.headers().get(name).map(|it| it.to_str().unwrap().to_owned());
+    (header("grpc-status").unwrap_or_default(), header("grpc-message").unwrap_or_default())
+}
+
+/// A message whose first member is this text: `name` of most requests.
+fn named(text: &str) -> Vec<u8> {
+    let mut bytes = vec![0x0a, u8::try_from(text.len()).unwrap()];
+    bytes.extend(text.as_bytes());
+    bytes
+}
+
+/// S3-1, C3, F24, T15: 0.3 over gRPC refuses what the other bindings refuse: strangers, keys without the scope, names that are none, tasks
+/// that are not there (in the words by which clients of 0.3 know them), messages that are none, methods that it does not have; and
+/// where there is no default agent it says so.
+#[tokio::test]
+async fn grpc_of_0_3_refuses_what_the_others_refuse() {
+    let data = tempfile::tempdir().unwrap();
+    let made = standfast_testkit::standfast()
+        .args(["keys", "create", "--user", "somebody", "--scope", "runs:read", "--data"])
+        .arg(data.path())
+        .output()
+        .unwrap();
+    let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let server = demo_with(data.path(), &["--auth", "keys"]);
+    let known = Some(key.as_str());
+    let task = named("tasks/run_00000000000000000000000000");
+    // A message `m` of a user, whose one part is the text `go`.
+    let go = b"\x0a\x0b\x0a\x01m\x20\x01\x2a\x04\x0a\x02go".to_vec();
+    for (method, key, message, status) in [
+        ("GetTask", None, task.clone(), "16"),
+        ("SendMessage", None, Vec::new(), "16"),
+        ("GetTask", known, task.clone(), "5"),
+        ("CancelTask", known, task.clone(), "5"),
+        ("TaskSubscription", known, task.clone(), "5"),
+        ("GetTask", known, named("run_00000000000000000000000000"), "3"),
+        ("GetTaskPushNotificationConfig", known, named("tasks/run_x"), "3"),
+        ("SendMessage", known, Vec::new(), "3"),
+        ("SendMessage", known, go, "7"),
+        ("Nothing", known, Vec::new(), "12"),
+    ] {
+        let answer = over_grpc(&server, method, key, &message).await;
+        assert_eq!(answer.0, status, "{method} {key:?}: {answer:?}");
+    }
+    let (_, said) = over_grpc(&server, "GetTask", known, &task).await;
+    assert!(said.starts_with("Task not found:") || said.starts_with("Task%20not%20found:"), "{said}");
+    let broken = over_grpc(&server, "SendMessage", known, &[0xff, 0xff, 0xff]).await;
+    assert_ne!(broken.0, "0", "{broken:?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let server = older(folder.path());
+    let (status, said) = over_grpc(&server, "GetTask", None, &task).await;
+    assert!(
+        status == "12" && said.contains("default"),
+        "two agents, and none is the default: {status} {said}"
+    );
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::async_tool::world::{Outside, Setup, result, serve, text, until};
 
-/// S2-33, S2-35, S2-42, C7: a call that is not reported in time has expired, the model is told so, and the run goes on.
+/// S2-33, S2-35, S2-42, C7: a call that is not reported in time has expired, the model gets that as the result, and the run goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_expires_and_the_run_goes_on() {
     let outside = Outside::answering(json!({})).await;

@@ -1,15 +1,17 @@
 //! The examples of the guide: a deployment that is started, works for a while and reports back, in Python and TypeScript.
 //!
-//! They are run as they stand, against the configuration that stands beside them.
+//! They are run as they stand, against the configuration that stands beside them; so is what the page itself prints.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::async_tool::world::{Server, text};
+use crate::async_tool::world::{Outside, Server, serve, text};
+use crate::printed::{answers, blocks, page};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/async-tools")
@@ -85,4 +87,55 @@ async fn a_preview_is_deployed_by_the_typescript_example() {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
     let job = job("node", &folder.path().join("deploy_preview.js"));
     deploys(folder.path(), &job).await;
+}
+
+/// S2-3, S2-7, S2-19, S2-21, S2-27, S2-43: what docs/async-tools.md prints, with the addresses, the id and the secret in their places: its tool
+/// is configured, its query finds the call, its shell signs a result that fits its own `validate_result`, and the record has
+/// no member that the page does not show.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_report_of_the_page_is_taken() {
+    let outside = Outside::answering(json!({"externalRef": "deploy-123"})).await;
+    let page = page("async-tools.md");
+    let tools: String = blocks(&page, "yaml").concat();
+    let ours = format!("http://127.0.0.1:{}/jobs\n    allowed_hosts: ['127.0.0.1']", outside.port);
+    let tools = tools.replace("https://ci.example.com/deployments", &ours);
+    let folder = tempfile::tempdir().unwrap();
+    let call = json!({"tool": "deploy_preview", "arguments": json!({"branch": "main"}).to_string()});
+    let script = json!({"replies": [{"calls": [call]}, {"text": "done"}]}).to_string();
+    std::fs::write(folder.path().join("script.yaml"), script).unwrap();
+    let config = format!(
+        "{tools}
+llms: {{s: {{type: scripted, script: script.yaml}}}}
+session_stores: {{main: {{backend: sql, sql: {{driver: sqlite, database: a.db}}}}}}
+agents: {{ops: {{llm: s, session_store: main, tools: [deploy_preview], task: {{}}}}}}
+"
+    );
+    std::fs::write(folder.path().join("standfast.yaml"), config).unwrap();
+    let server = serve(folder.path());
+    let run = server.begin("s-1").await;
+    let job = outside.job().await;
+    let (id, secret) = (text(&job["pendingID"]), text(&job["callbackSecret"]));
+    server.run_is(&run, "held").await;
+    let queries = blocks(&page, "sql");
+    let [query] = queries.as_slice() else { panic!("{queries:?}") };
+    let found: (String, String, String) = rusqlite::Connection::open(folder.path().join("a.db"))
+        .unwrap()
+        .query_row(query, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .unwrap();
+    assert_eq!(found, (id.to_owned(), "deploy_preview".to_owned(), "deploy-123".to_owned()));
+
+    let reports = blocks(&page, "sh");
+    let [report] = reports.as_slice() else { panic!("{reports:?}") };
+    let report = report.replace("https://agents.example.com", server.base()).replace("hold_…", id);
+    let taken = answers(&report, &[("CALLBACK_SECRET", secret)]);
+    assert_eq!(taken, json!({"success": true, "pendingID": id, "status": "completed"}));
+    server.run_is(&run, "completed").await;
+    let record = server.get(&format!("/async-tool/pending/{id}")).await;
+    let shown: Value = serde_json::from_str(blocks(&page, "json")[0]).unwrap();
+    for part in ["", "/time", "/result"] {
+        let members = |one: &Value| one.pointer(part).unwrap().as_object().unwrap().clone();
+        for name in members(&record).keys() {
+            assert!(members(&shown).contains_key(name), "{part}/{name} is not on the page");
+        }
+    }
 }

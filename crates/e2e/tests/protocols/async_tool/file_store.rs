@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::async_tool::world::{Outside, Setup, result, serve, text, until};
 
 /// A folder whose server keeps everything as files, perhaps with more keys of the store.
-fn with_files(setup: &Setup<'_>, outside: &Outside, more: &str) -> TempDir {
+pub(crate) fn with_files(setup: &Setup<'_>, outside: &Outside, more: &str) -> TempDir {
     let folder = setup.folder(outside);
     let file = folder.path().join("standfast.yaml");
     let config = std::fs::read_to_string(&file).unwrap();
@@ -22,7 +22,7 @@ fn with_files(setup: &Setup<'_>, outside: &Outside, more: &str) -> TempDir {
     folder
 }
 
-fn read(path: &Path) -> Value {
+pub(crate) fn read(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
@@ -44,7 +44,7 @@ async fn indexed(folder: &TempDir, status: &str, ids: &[&str]) -> Value {
     .await
 }
 
-fn standfast(arguments: &[&str], folder: &TempDir) -> std::process::Output {
+pub(crate) fn standfast(arguments: &[&str], folder: &TempDir) -> std::process::Output {
     let mut command = standfast_testkit::standfast();
     command.args(arguments).arg("--config").arg(folder.path().join("standfast.yaml")).output().unwrap()
 }
@@ -164,10 +164,14 @@ async fn a_folder_of_files_is_a_whole_store() {
 }
 
 /// S2-26: the sets and the sorted set of a real Redis, written behind the files. It is flushed, lies, is killed and comes back
-/// empty, all in the middle: every lookup says what the files say, and the Redis is filled anew.
+/// empty, all in the middle: every lookup says what the files say, and the Redis is filled again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_indexes_the_files_and_is_never_believed() {
     let mut redis = Redis::start();
+    // Keys of somebody else that look alike, and one that is left over.
+    assert_eq!(redis.ask(&["SET", "pending:other", "theirs"]), ["OK"]);
+    assert_eq!(redis.ask(&["SET", "pending:expirations", "theirs"]), ["OK"]);
+    let _ = redis.ask(&["SADD", "pending:by-status:waiting", "hold_of_long_ago"]);
     let outside = Outside::answering(json!({})).await;
     let setup = Setup { branches: &["one", "two", "three"], ..Setup::default() };
     let folder = with_files(&setup, &outside, &format!(", redis: '{}'", redis.url()));
@@ -204,6 +208,10 @@ async fn a_redis_indexes_the_files_and_is_never_believed() {
         assert_eq!(listed(query).await, ids, "{query}");
     }
 
+    for key in ["pending:other", "pending:expirations"] {
+        assert_eq!(redis.ask(&["GET", key]), ["theirs"], "what is not its own stays");
+    }
+
     // Flushed: the files answer, and it is filled again.
     assert_eq!(redis.ask(&["FLUSHALL"]), ["OK"]);
     for query in ["sessionID=s-1", "status=waiting"] {
@@ -212,7 +220,7 @@ async fn a_redis_indexes_the_files_and_is_never_believed() {
     has(&redis, &by_session, &ids).await;
     has(&redis, &by_waiting, &ids).await;
 
-    // It lies: one too many, one too few, one that is no call.
+    // It lies: one too many, one too few, one that is not a call.
     let _ = redis.ask(&["SREM", "pending:by-session:s-1", &ids[0]]);
     let _ = redis.ask(&["SADD", "pending:by-status:waiting", "hold_nonsense"]);
     for query in ["sessionID=s-1", "status=waiting"] {

@@ -142,7 +142,7 @@ async fn the_run_goes_on_with_the_last_of_several_calls() {
     server.run_is(&run, "completed").await;
 }
 
-/// S2-18, S2-5, C37: a call that is cancelled has failed with `Cancelled`; the model is told so, and the run goes on.
+/// S2-18, S2-5, C37: a call that is cancelled has failed with `Cancelled`; the model gets that as the result, and the run goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_cancelled() {
     let outside = Outside::answering(json!({})).await;

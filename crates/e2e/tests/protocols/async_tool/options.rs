@@ -34,7 +34,7 @@ async fn started(tool: &str, branches: &[&str]) -> (Outside, tempfile::TempDir, 
     (outside, folder, server, run, jobs)
 }
 
-/// S2-10, S2-20, S2-21, S2-22: a caller names a webhook and a secret for one call; it is told how the call ends, signed with
+/// S2-10, S2-20, S2-21, S2-22: a caller names a webhook and a secret for one call; it is notified how the call ends, signed with
 /// that secret, also after `kill -9`; without a secret the server makes one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_names_a_webhook_for_one_call() {
@@ -85,7 +85,7 @@ async fn a_caller_names_a_webhook_for_a_run() {
     assert_eq!(nobody.status, 404);
 }
 
-/// S2-18, S2-21, S2-23, C37: the `webhookURL` of a job whose call somebody cancels, or whose run is cancelled, is told to stop,
+/// S2-18, S2-21, S2-23, C37: the `webhookURL` of a job whose call somebody cancels, or whose run is cancelled, gets a stop request,
 /// signed with the secret of the call; also when the server was killed before it could say so.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_job_is_told_to_stop() {
@@ -116,5 +116,44 @@ async fn a_cancelled_job_is_told_to_stop() {
         assert!(text(&stop["error"]).starts_with("Cancelled"), "{stop}");
         let late = server.webhook(&json!({"pendingID": id, "result": result()}), secret).await;
         assert_eq!(late.status, 409, "{late:?}");
+    }
+}
+
+/// S2-10, S2-20, S2-21, F2: `kill -9` while a caller names a webhook for a call. Named again with another secret it is one receiver: it is
+/// notified once, signed with the secret that was acknowledged, and nothing is kept of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_while_a_webhook_is_named_leaves_one_receiver() {
+    let outside = Outside::answering(json!({})).await;
+    let folder = Setup::default().folder(&outside);
+    let mut server = serve(folder.path());
+    let url = format!("http://127.0.0.1:{}/told", outside.port);
+    let named = |secret: &str| json!({"webhookURL": url, "webhookSecret": secret});
+    for round in 0..standfast_testkit::rounds(6) {
+        let run = server.begin(&format!("s-{round}")).await;
+        let job = outside.jobs(round + 1).await.remove(round);
+        server.run_is(&run, "held").await;
+        let id = text(&job["pendingID"]);
+        let path = format!("/async-tool/pending/{id}/webhook");
+        let request = reqwest::Client::new().post(format!("{}{path}", server.base())).json(&named("first"));
+        // Nobody knows what became of it.
+        let cut = tokio::spawn(async move { drop(request.send().await) });
+        tokio::time::sleep(std::time::Duration::from_millis(round as u64 % 10)).await;
+        drop(server);
+        cut.await.unwrap();
+        server = serve(folder.path());
+        let set = server.post(&path, &named("second")).await;
+        assert_eq!(set.status, 200, "{round}: {set:?}");
+        let report = json!({"pendingID": id, "result": result()});
+        assert_eq!(server.webhook(&report, text(&job["callbackSecret"])).await.status, 200, "{round}");
+        server.run_is(&run, "completed").await;
+        until("nothing is kept of it", async || {
+            let kept = server.get("/api/v1/subscriptions").await;
+            (!kept.to_string().contains("/told")).then_some(())
+        })
+        .await;
+        let all = told(&outside, round + 1, &["second"]).await;
+        let of_call: Vec<&Value> = all.iter().filter(|body| body["pendingID"] == id).collect();
+        assert_eq!(of_call.len(), 1, "{round}: {all:?}");
+        assert_eq!(of_call[0]["status"], "completed", "{round}");
     }
 }

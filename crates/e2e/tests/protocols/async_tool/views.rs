@@ -119,7 +119,7 @@ async fn calls_are_streamed_as_they_change() {
     assert_eq!(parts.last().unwrap()["state"]["output"], result()["output"]);
 }
 
-/// S2-10, S2-20, S2-22, S2-23, C21: `webhookURL` of the job, or of the tool, is told when the call is settled: signed both
+/// S2-10, S2-20, S2-22, S2-23, C21: `webhookURL` of the job, or of the tool, is notified when the call is settled: signed both
 /// ways with the secret of the call, and told again when it could not be.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_webhook_url_of_a_call_is_told_how_it_ended() {

@@ -181,9 +181,7 @@ pub(crate) struct Server {
 
 /// Starts the real binary with the configuration in a folder.
 pub(crate) fn serve(folder: &Path) -> Server {
-    let mut command = standfast_testkit::standfast();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("standfast.yaml"));
-    command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn").env_remove("STANDFAST_KEY");
+    let mut command = standfast_testkit::serve_command(folder);
     command.stderr(std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap());
     Server::of(standfast_testkit::start(&mut command))
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use standfast_store::conformance::cluster::shared;
 use standfast_testkit::text;
 
-use super::{configure, plain, refund, serve};
+use super::{Gates, configure, plain, refund, serve};
 
 /// The same caller, session, call and arguments are the same gate, whatever the key of the request; other arguments, another
 /// call or session are a new decision.
@@ -36,7 +36,7 @@ async fn what_is_the_same_attaches_and_what_is_not_is_asked_anew() {
         others.insert(text(&server.open(&body).await["gate"]).to_owned());
     }
     assert_eq!(others.len(), 5, "each is a gate of its own");
-    server.resolve(&first["hold"], &json!({"resolution": "approve"})).await;
+    server.resolve(text(&first["hold"]), &json!({"resolution": "approve"})).await;
     let mut other = refund("c");
     other["arguments"] = json!({"order": "A-7", "amount": 41});
     assert_eq!(
@@ -118,7 +118,7 @@ async fn any_node_goes_on_with_any_gate() {
     let path = format!("/api/v1/gates/{}?wait_ms=50000", text(&gate["gate"]));
     let (decided, resolved) = tokio::join!(two.http.get(&path), async {
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-        one.resolve(&gate["hold"], &json!({"resolution": "approve"})).await
+        one.resolve(text(&gate["hold"]), &json!({"resolution": "approve"})).await
     });
     assert_eq!((resolved.status, &decided.body["state"]), (200, &json!("allowed")), "{decided:?}");
     let starts: Vec<u16> = stream::iter(0..16)

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use standfast_testkit::{text, until_found};
+use standfast_testkit::{Server, text, until_found};
 
-use super::{Server, plain, serve};
+use super::{Gates, plain, serve};
 
 fn bash(event: &str, call: &str) -> Value {
     json!({"session_id": "s-1", "cwd": "/w", "hook_event_name": event, "tool_name": "send_refund",
@@ -15,7 +15,7 @@ fn bash(event: &str, call: &str) -> Value {
 
 async fn decide(server: &Server, resolution: &Value) {
     let hold = until_found("a hold", async || server.open_holds().await.first().cloned()).await;
-    let resolved = server.resolve(&hold["id"], resolution).await;
+    let resolved = server.resolve(text(&hold["id"]), resolution).await;
     assert_eq!(resolved.status, 200, "{resolved:?}");
 }
 
@@ -72,6 +72,49 @@ async fn claude_code_over_http() {
     assert!(server.open_holds().await.is_empty(), "it ran, so somebody decided there");
 }
 
+/// Who asks by a hook does not say when the call starts, so what a start takes from a budget or does once in the world is asked about
+/// although a rule allows it, with the first start of that effect.
+#[tokio::test]
+async fn what_starts_unsaid_is_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    super::configure(folder.path(), "");
+    let file = folder.path().join("standfast.yaml");
+    let counted = r#"  - {id: spending, allow: buy, budgets: [{name: daily, sum: amount, limit: 100, window: 1d}]}
+  - {id: paid, allow: pay, effect_key: "pay:{order}"}
+"#;
+    std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + counted).unwrap();
+    let server = serve(folder.path(), "data");
+    // Whoever says when it starts has the effect.
+    let gate = json!({"tool": "pay", "arguments": {"order": "A-7"}, "agent": "billing", "session": "s", "call": "c-1"});
+    let first = server.open(&gate).await;
+    assert_eq!(first["state"], "allowed", "{first}");
+    let started = server.start(&first).await;
+    assert_eq!(started.status, 200, "{started:?}");
+    let call = |tool: &str, input: Value, id: &str| {
+        let mut event = bash("PreToolUse", id);
+        (event["tool_name"], event["tool_input"]) = (json!(tool), input);
+        event
+    };
+    let path = "/hooks/claude-code?wait=0&then=deny";
+    let answer = server.http.post(path, &call("buy", json!({"amount": 4}), "t1")).await.body;
+    assert_eq!(decision(&answer).0, "deny", "nobody has decided yet: {answer}");
+    server.http.post(path, &call("pay", json!({"order": "A-7"}), "t2")).await;
+    let holds = server.open_holds().await;
+    assert_eq!(holds.len(), 2, "{holds:?}");
+    let of_pay = holds.iter().find(|hold| hold["tool"] == "pay").unwrap();
+    let shown = server.http.get(&format!("/api/v1/holds/{}", text(&of_pay["id"]))).await.body.to_string();
+    assert!(shown.contains("was started before") && shown.contains(text(&first["gate"])), "{shown}");
+    // The same of a gate: asked about when it is opened, and not once more when it starts.
+    let second = json!({"tool": "pay", "arguments": {"order": "A-7"}, "agent": "billing", "session": "s", "call": "c-2"});
+    let second = server.open(&second).await;
+    assert_eq!(second["state"], "held", "{second}");
+    let resolved = server.resolve(text(&second["hold"]), &json!({"resolution": "approve"})).await;
+    assert_eq!(resolved.status, 200, "{resolved:?}");
+    let second = server.gate(&second).await;
+    let started = server.start(&second).await;
+    assert_eq!(started.status, 200, "{started:?}");
+}
+
 /// Clients that have no names for calls: a repeat while nobody has decided attaches, and once the call ran the same call again is
 /// a new decision. What is not JSON is held although no rule is about it.
 #[tokio::test]
@@ -94,6 +137,37 @@ async fn clients_without_names_for_calls() {
     let answer = server.http.post("/hooks/copilot?wait=0", &odd).await.body;
     assert_eq!(answer["permissionDecision"], "deny", "held, not passed: {answer}");
     assert_eq!(server.open_holds().await.len(), 2);
+}
+
+/// T5: a client that asks where it would ask its own user, and has no name for the call then: an approval is for one call. The same once
+/// more is a new question, also while the first one runs; what came of it is told under the name that it has by then.
+#[tokio::test]
+async fn t5_a_permission_is_given_once() {
+    let (_folder, server) = plain();
+    let event = |name: &str| json!({"session_id": "p", "hook_event_name": name, "tool_name": "send_refund", "tool_input": {"a": 1}});
+    let path = "/hooks/claude-code?wait=0";
+    assert_eq!(server.http.post(path, &event("PermissionRequest")).await.text, "{}", "its own dialog stays");
+    let first = server.open_holds().await;
+    decide(&server, &json!({"resolution": "approve"})).await;
+    let given = server.http.post(path, &event("PermissionRequest")).await;
+    assert!(given.text.contains("\"allow\""), "{given:?}");
+    let again = server.http.post(path, &event("PermissionRequest")).await;
+    assert_eq!(again.text, "{}", "nobody approved a second call");
+    let second = server.open_holds().await;
+    assert!(second.len() == 1 && second[0]["id"] != first[0]["id"], "{second:?}");
+    let mut ran = event("PostToolUse");
+    (ran["tool_use_id"], ran["tool_response"]) = (json!("toolu_9"), json!("paid"));
+    server.http.post("/hooks/claude-code", &ran).await;
+    let run = |hold: &Value| format!("/api/v1/gates/{}", text(&hold["run"]));
+    assert_eq!(
+        server.http.get(&run(&first[0])).await.body["state"],
+        "done",
+        "the one that was given has run"
+    );
+    assert_eq!(server.open_holds().await, second, "the other one still waits");
+    // It ran all the same: somebody decided at the terminal.
+    server.http.post("/hooks/claude-code", &ran).await;
+    assert!(server.open_holds().await.is_empty());
 }
 
 fn hook(server: &str, arguments: &[&str], event: &str) -> Output {
@@ -139,8 +213,7 @@ async fn the_command_waits_over_a_restart_and_fails_closed() {
     command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--config"]);
     command.arg(folder.path().join("standfast.yaml")).arg("--data").arg(folder.path().join("data"));
     let program = standfast_testkit::start(command.env("RUST_LOG", "warn"));
-    let http = standfast_testkit::http::Http::new(&program.base);
-    let server = Server { program, http };
+    let server = Server::of(program);
     decide(&server, &json!({"resolution": "approve"})).await;
     let done = waiting.await.unwrap();
     let answer: Value = serde_json::from_slice(&done.stdout).unwrap();
@@ -183,7 +256,7 @@ fn the_hook_is_installed_and_removed() {
     assert!(said.contains("claude-code"), "the clients are named: {said}");
 }
 
-/// Unknown clients and arguments are named; a key that may not open gates is told so.
+/// Unknown clients and arguments are named; a key that may not open gates gets the error.
 #[tokio::test]
 async fn mistakes_of_hooks_are_named() {
     let (folder, server) = plain();

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use standfast_testkit::{text, until_found};
+use standfast_testkit::{Server, text, until_found};
 
-use super::{plain, refund, serve};
+use super::{Gates, plain, refund, serve};
 
 /// A gate waits over `kill -9`, is decided by a person, starts once, and what came of it is its caller's word; the list of what
 /// is pending, its page, its receipt and the audit know it like any other call.
@@ -36,13 +36,13 @@ async fn a_gate_is_held_approved_started_and_reported_once() {
     for shown in ["send_refund", "A-7", "the customer sent it back", "billing", "money leaves the company"] {
         assert!(page.text.contains(shown), "{shown} is not on the page");
     }
-    // Whoever waits hears of the decision; whoever gives up changes nothing.
+    // Whoever waits learns of the decision; whoever gives up changes nothing.
     let short = server.http.get(&format!("/api/v1/gates/{}?wait_ms=50", text(&gate["gate"]))).await;
     assert_eq!(short.body["state"], "held");
     let path = format!("/api/v1/gates/{}?wait_ms=50000", text(&gate["gate"]));
     let (decided, resolved) = tokio::join!(server.http.get(&path), async {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        server.resolve(&gate["hold"], &json!({"resolution": "approve"})).await
+        server.resolve(text(&gate["hold"]), &json!({"resolution": "approve"})).await
     });
     assert_eq!(resolved.status, 200, "{resolved:?}");
     assert_eq!(decided.body["state"], "allowed", "{decided:?}");
@@ -150,19 +150,19 @@ async fn a_rule_that_became_stricter_is_the_decision() {
 async fn denied_and_edited() {
     let (_folder, server) = plain();
     let gate = server.open(&refund("no")).await;
-    server.resolve(&gate["hold"], &json!({"resolution": "deny", "reason": "too much"})).await;
+    server.resolve(text(&gate["hold"]), &json!({"resolution": "deny", "reason": "too much"})).await;
     let denied = server.gate(&gate).await;
     assert_eq!((&denied["state"], &denied["decision"]["reason"]), (&json!("denied"), &json!("too much")));
     assert_eq!(denied["model_text"], "Not executed: send_refund was denied. Reason: too much");
     let gate = server.open(&refund("less")).await;
     let edit = json!({"resolution": "approve", "arguments": {"order": "A-7", "amount": 4}});
-    assert_eq!(server.resolve(&gate["hold"], &edit).await.status, 200);
+    assert_eq!(server.resolve(text(&gate["hold"]), &edit).await.status, 200);
     let edited = until_found("an allowed gate", async || {
         let now = server.gate(&gate).await;
         if now["state"] == "held" {
             let again =
                 json!({"resolution": "approve", "digest": now["digest"], "revision": now["revision"]});
-            server.resolve(&gate["hold"], &again).await;
+            server.resolve(text(&gate["hold"]), &again).await;
         }
         (now["state"] == "allowed").then_some(now)
     })
@@ -187,14 +187,14 @@ async fn denied_and_edited() {
 #[tokio::test]
 async fn a_start_without_an_outcome_becomes_a_recovery_hold() {
     let (folder, server) = plain();
-    let lost = async |server: &super::Server, call: &str| {
+    let lost = async |server: &Server, call: &str| {
         let gate = server.open(&refund(call)).await;
-        server.resolve(&gate["hold"], &json!({"resolution": "approve"})).await;
+        server.resolve(text(&gate["hold"]), &json!({"resolution": "approve"})).await;
         let start = json!({"digest": gate["digest"], "lease_ms": 300});
         assert_eq!(server.verb(&gate, "start", &start).await.status, 200);
         gate
     };
-    let is_lost = async |server: &super::Server, gate: &Value| {
+    let is_lost = async |server: &Server, gate: &Value| {
         until_found("an unknown outcome", async || {
             let holds = server.open_holds().await;
             holds.into_iter().find(|hold| hold["kind"] == "recovery" && hold["run"] == gate["gate"])
@@ -215,7 +215,7 @@ async fn a_start_without_an_outcome_becomes_a_recovery_hold() {
     drop(server);
     let server = serve(folder.path(), "data");
     let hold = is_lost(&server, &gate).await;
-    assert_eq!(server.resolve(&hold["id"], &json!({"resolution": "approve"})).await.status, 200);
+    assert_eq!(server.resolve(text(&hold["id"]), &json!({"resolution": "approve"})).await.status, 200);
     assert_eq!(server.gate(&gate).await["state"], "allowed");
     let second = server.start(&gate).await;
     assert_eq!((second.status, &second.body["attempt"]), (200, &json!(2)), "{second:?}");
@@ -226,14 +226,14 @@ async fn a_start_without_an_outcome_becomes_a_recovery_hold() {
     assert_eq!((done.status, &done.body["outcome"]["ok"]), (200, &json!(false)), "{done:?}");
     // A caller that does not know says so, and need not wait until its time is over.
     let gate = server.open(&refund("unsure")).await;
-    server.resolve(&gate["hold"], &json!({"resolution": "approve"})).await;
+    server.resolve(text(&gate["hold"]), &json!({"resolution": "approve"})).await;
     assert_eq!(server.start(&gate).await.status, 200);
     let unsure = server
         .verb(&gate, "outcome", &json!({"attempt": 1, "status": "unknown", "error": "it hung up"}))
         .await;
     assert_eq!((unsure.status, &unsure.body["state"]), (200, &json!("outcome_unknown")), "{unsure:?}");
     let gate = server.open(&refund("not")).await;
-    server.resolve(&gate["hold"], &json!({"resolution": "approve"})).await;
+    server.resolve(text(&gate["hold"]), &json!({"resolution": "approve"})).await;
     assert_eq!(server.start(&gate).await.status, 200);
     let not = server.verb(&gate, "outcome", &json!({"attempt": 1, "status": "not_executed"})).await;
     assert_eq!(
@@ -253,21 +253,22 @@ async fn a_withdrawn_gate_leaves_no_button_behind() {
     let gone = server.verb(&gate, "withdraw", &json!({"reason": "decided_elsewhere"})).await;
     assert_eq!((gone.status, &gone.body["state"]), (200, &json!("withdrawn")), "{gone:?}");
     assert!(server.open_holds().await.is_empty());
-    assert_eq!(server.resolve(&gate["hold"], &json!({"resolution": "approve"})).await.status, 409);
+    assert_eq!(server.resolve(text(&gate["hold"]), &json!({"resolution": "approve"})).await.status, 409);
     assert_eq!(server.verb(&gate, "withdraw", &json!({})).await.status, 200, "again changes nothing");
     assert_eq!(server.start(&gate).await.status, 409);
     let gate = server.open(&refund("allowed")).await;
-    server.resolve(&gate["hold"], &json!({"resolution": "approve"})).await;
+    server.resolve(text(&gate["hold"]), &json!({"resolution": "approve"})).await;
     assert_eq!(server.verb(&gate, "withdraw", &json!({})).await.body["state"], "withdrawn");
     let receipt = server.http.get(&format!("/api/v1/holds/{}/receipt", text(&gate["hold"]))).await.text;
     assert!(receipt.contains("not_executed"), "what nobody started did not run: {receipt}");
     let gate = server.open(&refund("runs")).await;
-    server.resolve(&gate["hold"], &json!({"resolution": "approve"})).await;
+    server.resolve(text(&gate["hold"]), &json!({"resolution": "approve"})).await;
     server.start(&gate).await;
     assert_eq!(server.verb(&gate, "withdraw", &json!({})).await.status, 409);
 }
 
-/// A deadline: the call must not run when nobody decided in time, unless the gate is kept open.
+/// C7, S0-49: a deadline: the call must not run when nobody decided in time, unless the gate is kept open; then it says that its time has
+/// passed, and that the decision was late.
 #[tokio::test]
 async fn a_gate_expires_or_is_kept() {
     let (_folder, server) = plain();
@@ -283,8 +284,17 @@ async fn a_gate_expires_or_is_kept() {
     body["call"] = json!("kept");
     body["on_deadline"] = json!("keep");
     let gate = server.open(&body).await;
-    assert_eq!(server.resolve(&gate["hold"], &json!({"resolution": "approve"})).await.status, 200);
-    assert_eq!(server.gate(&gate).await["state"], "allowed");
+    let now = until_found("a gate that is kept after its time", async || {
+        let now = server.gate(&gate).await;
+        now["expired_at"].is_string().then_some(now)
+    })
+    .await;
+    assert_eq!(now["state"], "held", "{now}");
+    assert!(text(&now["model_text"]).contains("one that comes late still counts"), "{now}");
+    assert_eq!(server.resolve(text(&gate["hold"]), &json!({"resolution": "approve"})).await.status, 200);
+    let now = server.gate(&gate).await;
+    assert_eq!((&now["state"], &now["decision"]["late"]), (&json!("allowed"), &json!(true)), "{now}");
+    assert!(now.get("expired_at").is_none(), "{now}");
 }
 
 /// The stream of a gate tells its decision, and resumes behind the last event that was heard.
@@ -294,7 +304,7 @@ async fn a_gate_has_a_stream() {
     let gate = server.open(&refund("s")).await;
     let path = format!("{}/api/v1/gates/{}/events", server.http.base, text(&gate["gate"]));
     let mut stream = server.http.client.get(&path).send().await.unwrap();
-    server.resolve(&gate["hold"], &json!({"resolution": "deny"})).await;
+    server.resolve(text(&gate["hold"]), &json!({"resolution": "deny"})).await;
     let mut seen = String::new();
     while !seen.contains("run.ended") {
         seen.push_str(&String::from_utf8_lossy(&stream.chunk().await.unwrap().unwrap()));

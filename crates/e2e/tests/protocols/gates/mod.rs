@@ -1,11 +1,13 @@
 //! Gates of the real program, as somebody else's agent uses them: open, wait, start, report; and people decide.
 //!
 //! `life.rs` is one gate from beginning to end, `attach.rs` repeats and many at once, `who.rs` keys and bad input,
-//! `hooks.rs` coding agents.
+//! `hooks.rs` coding agents, `grants.rs` standing approvals, `callbacks.rs` who else is told.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod attach;
+mod callbacks;
+mod grants;
 mod hooks;
 mod life;
 mod who;
@@ -14,7 +16,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use standfast_testkit::http::{Answer, Http};
-use standfast_testkit::{Process, text};
+use standfast_testkit::{Server, text};
 
 const POLICY: &str = "policy:
   rules:
@@ -22,12 +24,6 @@ const POLICY: &str = "policy:
   - {id: tables, deny: drop_table, because: ask the owner of the data}
   - {id: money, hold: send_refund, because: money leaves the company}
 ";
-
-/// A server on a database of its own: a file, or a Postgres that others share.
-pub(crate) struct Server {
-    pub(crate) program: Process,
-    pub(crate) http: Http,
-}
 
 pub(crate) fn configure(folder: &Path, postgres: &str) {
     let sql = match postgres {
@@ -49,9 +45,7 @@ pub(crate) fn serve(folder: &Path, data: &str) -> Server {
     let mut command = standfast_testkit::standfast();
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("standfast.yaml"));
     command.arg("--data").arg(folder.join(data)).env("RUST_LOG", "warn").env_remove("STANDFAST_KEY");
-    let program = standfast_testkit::start(&mut command);
-    let http = Http::new(&program.base);
-    Server { program, http }
+    Server::of(standfast_testkit::start(&mut command))
 }
 
 pub(crate) fn plain() -> (tempfile::TempDir, Server) {
@@ -67,33 +61,38 @@ pub(crate) fn refund(call: &str) -> Value {
         "session": "case-7", "call": call, "words": "the customer sent it back"})
 }
 
-impl Server {
-    pub(crate) async fn open(&self, body: &Value) -> Value {
-        let opened = self.http.post("/api/v1/gates", body).await;
+/// What somebody else's agent asks.
+pub(crate) trait Gates {
+    fn asks(&self) -> &Http;
+
+    async fn open(&self, body: &Value) -> Value {
+        let opened = self.asks().post("/api/v1/gates", body).await;
         assert!([200, 202].contains(&opened.status), "{opened:?}");
         opened.body
     }
 
-    pub(crate) async fn gate(&self, gate: &Value) -> Value {
-        let shown = self.http.get(&format!("/api/v1/gates/{}", text(&gate["gate"]))).await;
+    async fn gate(&self, gate: &Value) -> Value {
+        let shown = self.asks().get(&format!("/api/v1/gates/{}", text(&gate["gate"]))).await;
         assert_eq!(shown.status, 200, "{shown:?}");
         shown.body
     }
 
-    pub(crate) async fn verb(&self, gate: &Value, verb: &str, body: &Value) -> Answer {
-        self.http.post(&format!("/api/v1/gates/{}/{verb}", text(&gate["gate"])), body).await
+    async fn verb(&self, gate: &Value, verb: &str, body: &Value) -> Answer {
+        self.asks().post(&format!("/api/v1/gates/{}/{verb}", text(&gate["gate"])), body).await
     }
 
     /// Starts the call of a gate with the digest that it shows.
-    pub(crate) async fn start(&self, gate: &Value) -> Answer {
+    async fn start(&self, gate: &Value) -> Answer {
         self.verb(gate, "start", &json!({"digest": gate["digest"]})).await
     }
 
-    pub(crate) async fn resolve(&self, hold: &Value, body: &Value) -> Answer {
-        self.http.post(&format!("/api/v1/holds/{}/resolve", text(hold)), body).await
+    async fn open_holds(&self) -> Vec<Value> {
+        self.asks().get("/api/v1/holds?limit=200").await.body["holds"].as_array().unwrap().clone()
     }
+}
 
-    pub(crate) async fn open_holds(&self) -> Vec<Value> {
-        self.http.get("/api/v1/holds?limit=200").await.body["holds"].as_array().unwrap().clone()
+impl Gates for Server {
+    fn asks(&self) -> &Http {
+        &self.http
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use standfast_testkit::http::Http;
 use standfast_testkit::{Process, text};
 
-use super::{plain, refund};
+use super::{Gates, plain, refund};
 
 struct Guarded {
     program: Process,
@@ -98,7 +98,8 @@ async fn mistakes_are_named() {
         (with("deadline", json!("tomorrow")), 422, "deadline: must be an instant such as"),
         (with("on_deadline", json!("approve")), 422, "unknown variant `approve`"),
         (with("context", json!([{"picture": "x"}])), 422, "unknown field `picture`"),
-        (with("callback", json!({"url": "http://x"})), 422, "unknown field `callback`"),
+        (with("callback", json!({"url": "http://x"})), 422, "callback: \"http://x\" is not https"),
+        (with("call_back", json!({"url": "https://x"})), 422, "unknown field `call_back`"),
     ] {
         let refused = server.http.post("/api/v1/gates", &body).await;
         assert_eq!(refused.status, status, "{body}: {refused:?}");

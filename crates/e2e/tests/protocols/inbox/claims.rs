@@ -36,7 +36,7 @@ async fn the_most_urgent_task_is_claimed_first() {
     assert_eq!(server.claim(&worker("other")).await["payload"], 7);
 }
 
-/// S4-1, S4-28: pending, claimed, completed; the result is kept and the times are told.
+/// S4-1, S4-28: pending, claimed, completed; the result is kept and the times are shown.
 #[tokio::test]
 async fn a_worker_completes_a_task() {
     let (_folder, server) = plain();
@@ -174,7 +174,7 @@ async fn claims_survive_a_crash() {
     assert_eq!(server.report(&again, "complete", json!({"result": 1})).await.status, 200);
 }
 
-/// What is no claim is refused, in words.
+/// What is not a claim is refused, in words.
 #[tokio::test]
 async fn bad_claims_are_refused() {
     let (_folder, server) = plain();

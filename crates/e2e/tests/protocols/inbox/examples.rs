@@ -1,11 +1,12 @@
-//! The workers under `examples/inbox-worker`, as people would start them.
+//! The workers under `examples/inbox-worker`, as people would start them, and the commands that the page prints.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use serde_json::json;
 
-use crate::inbox::server::{Server, plain, text};
+use crate::inbox::server::{Server, asking, configure, plain, serve, text};
+use crate::printed::{answers, blocks, page};
 
 fn example(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/inbox-worker").join(name)
@@ -78,4 +79,43 @@ async fn the_worker_in_typescript_works() {
     assert_eq!(server.resume(large, json!("no")).await.status, 200);
     run(batch(), &server);
     assert_eq!(server.task(large).await["result"], json!({"refunded": 0}));
+}
+
+/// S4-1, S4-16, S4-22, S4-24: the commands and the configuration of docs/inbox.md as they are printed, with the address and the id of the
+/// task in their places: once with a worker elsewhere, once with the agent that the page configures. A task is added, claimed, asked
+/// about, answered, and goes on with the answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_the_page_do_what_it_says() {
+    let page = page("inbox.md");
+    let commands = blocks(&page, "sh");
+    let [add, claim, resume] = commands.as_slice() else { panic!("{commands:?}") };
+    let here = |command: &str, server: &Server| command.replace("127.0.0.1:8080", server.program.address());
+
+    let (_folder, server) = plain();
+    let added = answers(&here(add, &server), &[]);
+    assert_eq!((&added["status"], &added["priority"]), (&json!("pending"), &json!(2)), "{added}");
+    let claimed = answers(&here(claim, &server), &[])["task"].clone();
+    assert_eq!((&claimed["id"], &claimed["payload"]), (&added["id"], &json!({"cents": 1250})));
+    let asked = server.report(&claimed, "suspend", json!({"reason": "Refund 12.50?"})).await;
+    assert_eq!((asked.status, &asked.body["status"]), (200, &json!("waiting_for_input")), "{asked:?}");
+    // Whoever answers has looked.
+    server.task(text(&added["id"])).await;
+    let resume = resume.replace("/ID/", &format!("/{}/", text(&added["id"])));
+    assert_eq!(answers(&here(&resume, &server), &[]), json!({"success": true}));
+    let again = answers(&here(claim, &server), &[])["task"].clone();
+    assert_eq!((&again["id"], &again["resumePayload"]), (&added["id"], &json!("yes")), "{again}");
+
+    let agents = blocks(&page, "yaml").concat();
+    let folder = tempfile::tempdir().unwrap();
+    configure(folder.path(), &asking(r#"{"reason": "Refund 12.50?"}"#), &agents, "");
+    let file = folder.path().join("standfast.yaml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, config.replace("llms: {script:", "llms: {main:")).unwrap();
+    let server = serve(folder.path());
+    let added = answers(&here(add, &server), &[]);
+    let id = text(&added["id"]);
+    assert_eq!(server.until(id, "waiting_for_input").await["claimedBy"], "triage");
+    let printed = blocks(&page, "sh")[2].replace("/ID/", &format!("/{id}/"));
+    assert_eq!(answers(&here(&printed, &server), &[]), json!({"success": true}));
+    assert_eq!(server.until(id, "completed").await["resumePayload"], "yes");
 }

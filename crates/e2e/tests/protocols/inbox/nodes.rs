@@ -1,4 +1,4 @@
-//! Two nodes on one Postgres: claims have one winner, any node goes on with any task, waiting workers hear of the other
+//! Two nodes on one Postgres: claims have one winner, any node goes on with any task, waiting workers learn of the other
 //! node's tasks.
 
 use std::collections::BTreeSet;

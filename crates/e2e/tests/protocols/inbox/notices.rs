@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::inbox::server::{configure_with, serve, text};
 use standfast_testkit::receiver::{Mood, Receiver};
 
-/// S4-14, S4-30, C21: `task.suspended` is told with its reason, signed; so is what becomes of the task. Other runs are not told.
+/// S4-14, S4-30, C21: `task.suspended` is sent with its reason, signed; so is what becomes of the task. Other runs are not sent.
 #[tokio::test]
 async fn a_question_is_told() {
     let folder = tempfile::tempdir().unwrap();

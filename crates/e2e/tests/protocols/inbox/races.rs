@@ -1,4 +1,4 @@
-//! Races: each has one winner, whoever loses is told so, and nothing is lost.
+//! Races: each has one winner, whoever loses gets the error, and nothing is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ async fn a_task_is_claimed_once() {
     assert_eq!(server.get("/support/stats").await.body["claimed"], 40);
 }
 
-/// C36, I2: two answers at once: one counts, the other is told.
+/// C36, I2: two answers at once: one counts, the other gets a conflict.
 #[tokio::test]
 async fn a_task_is_resumed_once() {
     let (_folder, server) = plain();
@@ -63,7 +63,7 @@ async fn a_task_is_resumed_once() {
     }
 }
 
-/// I2: an answer and a cancel at once: whoever is first, the other hears of it, and a cancelled task stays cancelled.
+/// I2: an answer and a cancel at once: whoever is first, the other learns of it, and a cancelled task stays cancelled.
 #[tokio::test]
 async fn resume_races_with_cancel() {
     let (_folder, server) = plain();

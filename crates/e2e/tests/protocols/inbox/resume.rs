@@ -112,7 +112,7 @@ async fn only_a_waiting_task_is_resumed() {
     assert_eq!(server.task(id).await["resumePayload"], "first");
 }
 
-/// S4-14: asking is no failure: the task is asked about again and again, and its tries are not used up.
+/// S4-14: asking is not a failure: the task is asked about again and again, and its tries are not used up.
 #[tokio::test]
 async fn asking_is_no_failure() {
     let (_folder, server) = plain();

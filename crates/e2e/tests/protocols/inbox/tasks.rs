@@ -32,7 +32,7 @@ async fn a_task_has_its_fields() {
     assert_eq!((&plain["priority"], &plain["maxAttempts"]), (&json!(1), &json!(3)));
 }
 
-/// What is no task is refused, in words; an inbox or a task that is not there is not found.
+/// What is not a task is refused, in words; an inbox or a task that is not there is not found.
 #[tokio::test]
 async fn bad_tasks_are_refused() {
     let (_folder, server) = plain();
@@ -125,7 +125,7 @@ async fn tasks_are_listed_and_counted() {
     assert_eq!((names, &all[1]["stats"]), (vec!["mail", "support"], &stats));
 }
 
-/// S4-1, C2: a cancelled task has ended, whatever it was doing, and its worker hears of it.
+/// S4-1, C2: a cancelled task has ended, whatever it was doing, and its worker is notified.
 #[tokio::test]
 async fn a_task_is_cancelled() {
     let (_folder, server) = plain();

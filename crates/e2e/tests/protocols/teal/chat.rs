@@ -6,7 +6,7 @@ use crate::teal::elsewhere::Elsewhere;
 use crate::teal::server::{BASE, Folder, Line, demo, says, text, trail};
 
 /// S1-1, S1-2, S1-3, S1-11, S1-31, C31: a pause is a model of its own, with the calls and two addresses; the task is
-/// `Paused`, on record with its pending calls, before anybody hears of it.
+/// `Paused`, on record with its pending calls, before anybody sees it.
 #[tokio::test]
 async fn a_pause_tells_what_waits_and_where_to_decide() {
     let data = tempfile::tempdir().unwrap();

@@ -1,11 +1,14 @@
-//! The example client, run against the real program.
+//! The example client and the commands that the page prints, run against the real program.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use serde_json::Value;
+
+use crate::printed::{answers, blocks, is_as_shown, page};
 use crate::teal::elsewhere::Elsewhere;
-use crate::teal::server::{Folder, Line, Server, demo};
+use crate::teal::server::{Folder, Line, Server, demo, text};
 
 fn client(server: &Server, more: &[&str], typed: &str) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/teal_agents_client.py");
@@ -50,4 +53,25 @@ async fn the_python_client_goes_on_when_it_has_not_waited_long_enough() {
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("still at work\n") && said.ends_with("done\n"), "{said}");
     assert_eq!(elsewhere.got(), ["/a"], "one call");
+}
+
+/// S1-3, S1-11, S1-12, S1-20: the commands of docs/teal-agents.md as they are printed, with the address and the id of the request in
+/// their places: what comes has exactly the members and the values that the page shows below each.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_the_page_answer_as_it_shows() {
+    let data = tempfile::tempdir().unwrap();
+    let server = demo(data.path());
+    let address = server.program.address();
+    let page = page("teal-agents.md").replace("localhost:8080", address);
+    let (commands, shown) = (blocks(&page, "console"), blocks(&page, "json"));
+    let [chat, decide, loops] = commands.as_slice() else { panic!("{commands:?}") };
+    let [pause, done, _working] = shown.as_slice() else { panic!("{shown:?}") };
+    let read = |shown: &str| serde_json::from_str::<Value>(shown).unwrap();
+    let paused = answers(chat, &[]);
+    is_as_shown(&read(pause), &paused);
+    assert!(!data.path().join("demo-effects.log").exists(), "nothing has run yet");
+    is_as_shown(&read(done), &answers(&decide.replace("req_…", text(&paused["request_id"])), &[]));
+    // The program of the page asks whoever sits there.
+    let said = crate::printed::types(&format!("echo approve | {}", loops.trim_start_matches("$ ")), &[]);
+    assert!(said.ends_with("I have dealt with the old cache.\n"), "{said}");
 }

@@ -61,7 +61,7 @@ async fn mistakes_are_told_in_their_order() {
     assert_eq!(elsewhere.got(), ["/a"]);
 }
 
-/// S1-33, C30: with the same key a decision is told again and nothing runs again, whatever has happened since; with the
+/// S1-33, C30: with the same key a decision is answered again and nothing runs again, whatever has happened since; with the
 /// same key and something else to say it is refused.
 #[tokio::test]
 async fn a_repeat_with_its_key_is_answered_as_before() {

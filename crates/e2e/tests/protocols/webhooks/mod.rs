@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use standfast_testkit::json::owned_text as text;
 use standfast_testkit::receiver::{Got, Mood, Receiver};
-use standfast_testkit::{Http, Process, until_found};
+use standfast_testkit::{Http, Process, rounds, until_found};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
 
@@ -62,14 +62,7 @@ struct Server {
 }
 
 fn serve(folder: &Path) -> Server {
-    let mut command = standfast_testkit::standfast();
-    command
-        .args(["serve", "--listen", "127.0.0.1:0", "--config"])
-        .arg(folder.join("standfast.yaml"))
-        .arg("--data")
-        .arg(folder.join("data"))
-        .env("RUST_LOG", "warn");
-    let program = standfast_testkit::start(&mut command);
+    let program = standfast_testkit::serve(folder);
     Server { http: Http::new(&format!("{}/api/v1", program.base)), program }
 }
 
@@ -170,107 +163,113 @@ async fn a_run_is_told_in_order_and_signed() {
 /// F25, T11: a receiver that fails in every way, and a server that is killed meanwhile: nothing is missed, the order is
 /// kept, no redirect is followed; and another receiver does not wait for it.
 #[tokio::test]
-async fn a_bad_receiver_and_a_killed_server_lose_nothing() {
-    let (folder, receiver) = (patient(), Receiver::new(Mood::Says("503 Later".into())).await);
-    let (other, good) = (Receiver::new(Mood::Takes).await, Receiver::new(Mood::Takes).await);
-    let first = serve(folder.path());
-    let (_, secret) = first.subscribed(&receiver, json!({"events": ["*"]})).await;
-    first.subscribed(&good, json!({"agent": "ops"})).await;
-    let mut runs = Vec::new();
-    for _ in 0..6 {
-        runs.push(first.held().await);
+async fn f25_a_bad_receiver_and_a_killed_server_lose_nothing() {
+    for _ in 0..rounds(1) {
+        let (folder, receiver) = (patient(), Receiver::new(Mood::Says("503 Later".into())).await);
+        let (other, good) = (Receiver::new(Mood::Takes).await, Receiver::new(Mood::Takes).await);
+        let first = serve(folder.path());
+        let (_, secret) = first.subscribed(&receiver, json!({"events": ["*"]})).await;
+        first.subscribed(&good, json!({"agent": "ops"})).await;
+        let mut runs = Vec::new();
+        for _ in 0..6 {
+            runs.push(first.held().await);
+        }
+        receiver.until("a try", |all| !all.is_empty()).await;
+        drop(first);
+        let moods = [
+            Mood::Hangs,
+            Mood::PointsTo(other.port),
+            Mood::HangsUp,
+            Mood::Says("429 Too Many Requests".into()),
+            Mood::Says("500 Broken".into()),
+        ];
+        let server = serve(folder.path());
+        for mood in moods {
+            let before = receiver.all().len();
+            receiver.becomes(mood);
+            receiver.until("another try", |all| all.len() > before + 1).await;
+            assert_eq!(server.http.get(&format!("{}/readyz", server.program.base)).await.status, 200);
+        }
+        good.until("what the other does not take", |all| {
+            all.iter().filter(|got| got.kind() == "hold.opened").count() >= 6
+        })
+        .await;
+        receiver.becomes(Mood::Takes);
+        receiver.until("something taken", |all| all.iter().any(|got| got.was_taken)).await;
+        drop(server);
+        let server = serve(folder.path());
+        for (_, hold) in &runs {
+            server.approve(hold).await;
+        }
+        for (run, _) in &runs {
+            let story = receiver.whole_story(run).await;
+            assert_eq!(seqs(&story), server.log(run).await, "of run {run}");
+            assert!(story.iter().all(|got| got.is_signed_with(&secret)));
+        }
+        assert_eq!(other.all().len(), 0, "a redirect was followed");
     }
-    receiver.until("a try", |all| !all.is_empty()).await;
-    drop(first);
-    let moods = [
-        Mood::Hangs,
-        Mood::PointsTo(other.port),
-        Mood::HangsUp,
-        Mood::Says("429 Too Many Requests".into()),
-        Mood::Says("500 Broken".into()),
-    ];
-    let server = serve(folder.path());
-    for mood in moods {
-        let before = receiver.all().len();
-        receiver.becomes(mood);
-        receiver.until("another try", |all| all.len() > before + 1).await;
-        assert_eq!(server.http.get(&format!("{}/readyz", server.program.base)).await.status, 200);
-    }
-    good.until("what the other does not take", |all| {
-        all.iter().filter(|got| got.kind() == "hold.opened").count() >= 6
-    })
-    .await;
-    receiver.becomes(Mood::Takes);
-    receiver.until("something taken", |all| all.iter().any(|got| got.was_taken)).await;
-    drop(server);
-    let server = serve(folder.path());
-    for (_, hold) in &runs {
-        server.approve(hold).await;
-    }
-    for (run, _) in &runs {
-        let story = receiver.whole_story(run).await;
-        assert_eq!(seqs(&story), server.log(run).await, "of run {run}");
-        assert!(story.iter().all(|got| got.is_signed_with(&secret)));
-    }
-    assert_eq!(other.all().len(), 0, "a redirect was followed");
 }
 
 /// F25: the node that tells is killed, again and again, and another one goes on telling: nothing is missed, and the order
 /// of each run is kept.
 #[tokio::test]
-async fn another_node_goes_on_telling() {
-    let url = format!("driver: postgres, url: \"{}\"", cluster::shared().database());
-    let folder = folder_on(&url, &patience());
-    let receiver = Receiver::new(Mood::Says("503 Later".into())).await;
-    let mut nodes = [serve(folder.path()), serve(folder.path())];
-    let (_, secret) = nodes[0].subscribed(&receiver, json!({"events": ["*"]})).await;
-    let mut runs = Vec::new();
-    for n in 0..8 {
-        runs.push(nodes[n % 2].held().await);
-    }
-    receiver.until("a try", |all| !all.is_empty()).await;
-    for round in 0..4 {
-        let (dead, alive) = (round % 2, (round + 1) % 2);
-        receiver.becomes(if round % 2 == 0 { Mood::Takes } else { Mood::HangsUp });
-        let before = receiver.all().len();
-        for (_, hold) in runs.iter().skip(round * 2).take(2) {
-            nodes[alive].approve(hold).await;
+async fn f25_another_node_goes_on_telling() {
+    for _ in 0..rounds(1) {
+        let url = format!("driver: postgres, url: \"{}\"", cluster::shared().database());
+        let folder = folder_on(&url, &patience());
+        let receiver = Receiver::new(Mood::Says("503 Later".into())).await;
+        let mut nodes = [serve(folder.path()), serve(folder.path())];
+        let (_, secret) = nodes[0].subscribed(&receiver, json!({"events": ["*"]})).await;
+        let mut runs = Vec::new();
+        for n in 0..8 {
+            runs.push(nodes[n % 2].held().await);
         }
-        receiver.until("another try", |all| all.len() > before).await;
-        // Dropping it is kill -9.
-        nodes[dead] = serve(folder.path());
-    }
-    receiver.becomes(Mood::Takes);
-    for (run, _) in &runs {
-        let story = receiver.whole_story(run).await;
-        assert_eq!(seqs(&story), nodes[0].log(run).await, "of run {run}");
-        assert!(story.iter().all(|got| got.is_signed_with(&secret)));
+        receiver.until("a try", |all| !all.is_empty()).await;
+        for round in 0..4 {
+            let (dead, alive) = (round % 2, (round + 1) % 2);
+            receiver.becomes(if round % 2 == 0 { Mood::Takes } else { Mood::HangsUp });
+            let before = receiver.all().len();
+            for (_, hold) in runs.iter().skip(round * 2).take(2) {
+                nodes[alive].approve(hold).await;
+            }
+            receiver.until("another try", |all| all.len() > before).await;
+            // Dropping it is kill -9.
+            nodes[dead] = serve(folder.path());
+        }
+        receiver.becomes(Mood::Takes);
+        for (run, _) in &runs {
+            let story = receiver.whole_story(run).await;
+            assert_eq!(seqs(&story), nodes[0].log(run).await, "of run {run}");
+            assert!(story.iter().all(|got| got.is_signed_with(&secret)));
+        }
     }
 }
 
 /// F25: 410 disables a subscription and says so; what was not told can be sent again once it is enabled.
 #[tokio::test]
-async fn a_receiver_that_is_gone_is_disabled() {
-    let (folder, receiver) = (patient(), Receiver::new(Mood::Says("410 Gone".into())).await);
-    let server = serve(folder.path());
-    let (id, _) = server.subscribed(&receiver, json!({})).await;
-    let (run, hold) = server.held().await;
-    let letters = server.dead_letters(&id, 1).await;
-    assert_eq!(letters[0]["run"], run.as_str());
-    let path = format!("/subscriptions/{id}");
-    let shown = server.get(&path).await;
-    assert_eq!(shown["state"], "disabled", "{shown}");
-    assert!(text(&shown["disabled_because"]).contains("410"), "{shown}");
-    server.approve(&hold).await;
-    receiver.becomes(Mood::Takes);
-    assert_eq!(server.post(&format!("{path}/enable"), json!({})).await["state"], "active");
-    server.post(&format!("{path}/dead-letters/{}/resend", text(&letters[0]["id"])), json!({})).await;
-    let story = receiver.whole_story(&run).await;
-    assert_eq!(
-        story.iter().map(Got::kind).collect::<Vec<_>>(),
-        ["hold.opened", "hold.resolved", "run.ended"]
-    );
-    assert_eq!(server.get(&format!("{path}/dead-letters")).await["dead_letters"], json!([]));
+async fn f25_a_receiver_that_is_gone_is_disabled() {
+    for _ in 0..rounds(1) {
+        let (folder, receiver) = (patient(), Receiver::new(Mood::Says("410 Gone".into())).await);
+        let server = serve(folder.path());
+        let (id, _) = server.subscribed(&receiver, json!({})).await;
+        let (run, hold) = server.held().await;
+        let letters = server.dead_letters(&id, 1).await;
+        assert_eq!(letters[0]["run"], run.as_str());
+        let path = format!("/subscriptions/{id}");
+        let shown = server.get(&path).await;
+        assert_eq!(shown["state"], "disabled", "{shown}");
+        assert!(text(&shown["disabled_because"]).contains("410"), "{shown}");
+        server.approve(&hold).await;
+        receiver.becomes(Mood::Takes);
+        assert_eq!(server.post(&format!("{path}/enable"), json!({})).await["state"], "active");
+        server.post(&format!("{path}/dead-letters/{}/resend", text(&letters[0]["id"])), json!({})).await;
+        let story = receiver.whole_story(&run).await;
+        assert_eq!(
+            story.iter().map(Got::kind).collect::<Vec<_>>(),
+            ["hold.opened", "hold.resolved", "run.ended"]
+        );
+        assert_eq!(server.get(&format!("{path}/dead-letters")).await["dead_letters"], json!([]));
+    }
 }
 
 /// F25: after the last try it is a dead letter, which the command line lists and sends again.
@@ -310,7 +309,7 @@ async fn what_is_given_up_can_be_sent_again() {
     assert_eq!(command(&["show", &id]).0, 1);
 }
 
-/// T11: what leads to this machine or a private network, is not encrypted, or is no address, is refused with the reason.
+/// T11: what leads to this machine or a private network, is not encrypted, or is not an address, is refused with the reason.
 #[tokio::test]
 async fn bad_subscriptions_are_refused() {
     let folder = patient();

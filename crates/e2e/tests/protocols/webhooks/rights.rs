@@ -1,4 +1,4 @@
-//! A subscription is worth what its owner's rights are worth: they are looked at anew for each delivery.
+//! A subscription is worth what its owner's rights are worth: they are looked at again for each delivery.
 //!
 //! What ends them: a key that is revoked, and being taken off the list of approvers. Owner and administrators see why.
 

@@ -1,0 +1,104 @@
+// An approval link in Debian's Chromium at the width of a phone, as somebody opens it from a mail: without a session, a cookie or a
+// script. T6, T7: looking decides nothing, the form decides once, and nobody is told the address.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { AGENTS, script } from './agents.js';
+import { BINARY, launch, Server } from './server.js';
+import { accessible, watch } from './watch.js';
+
+let browser;
+let folder;
+let server;
+let troubles;
+
+before(async () => { browser = await launch(); });
+after(async () => { await browser.close(); });
+beforeEach(async () => {
+  troubles = [];
+  folder = mkdtempSync(join(tmpdir(), 'standfast-link-'));
+  mkdirSync(join(folder, 'workspace'));
+  const call = JSON.stringify({ path: 'notes.txt', content: '<b>hello</b>' });
+  writeFileSync(join(folder, 'script.yaml'), `replies:\n- calls:\n  - {tool: write_file, arguments: '${call}'}\n- text: done\n`);
+  writeFileSync(join(folder, 'form.yaml'), script(AGENTS.former(), { text: 'done' }));
+  writeFileSync(join(folder, 'standfast.yaml'), `
+llms: {script: {type: scripted, script: script.yaml}, form: {type: scripted, script: form.yaml}}
+server: {links: {key: 'a key of links that is long enough', sign_in: none}}
+people: {alice: {groups: [ops]}}
+session_stores: {main: {backend: sql, sql: {driver: sqlite, database: ./kept.db}}}
+tools: {write_file: {type: write_file, requires_approval: true}, suspend: {type: suspend-for-input}}
+agents:
+  writer: {llm: script, session_store: main, approvers: ['group:ops'], tools: [write_file], task: {input_timeout: 2h}}
+  former: {llm: form, session_store: main, approvers: ['group:ops'], tools: [suspend], task: {}}
+`);
+  server = await new Server('--config', join(folder, 'standfast.yaml')).start();
+});
+afterEach(async () => {
+  await server.stop();
+  rmSync(folder, { recursive: true, force: true });
+  assert.deepEqual(troubles, []);
+});
+
+/** A link of alice to a new hold. */
+async function link(agent = 'writer') {
+  const run = await server.api(`/agents/${agent}/runs`, { input: 'Please', wait: 'settled' });
+  const issued = execFileSync(BINARY, ['holds', 'link', run.holds[0].id, '--for', 'alice', '--server', server.base, '--json']).toString();
+  return { url: JSON.parse(issued).url, run: run.id };
+}
+
+for (const javaScriptEnabled of [true, false]) {
+  test(`a phone decides by a link, ${javaScriptEnabled ? 'with' : 'without'} script`, async () => {
+    const { url, run } = await link();
+    const context = await browser.newContext({ viewport: { width: 375, height: 812 }, isMobile: true, hasTouch: true, javaScriptEnabled });
+    const page = watch(await context.newPage(), () => server.base, troubles);
+    const referers = [];
+    page.on('request', (request) => { referers.push(request.headers().referer); });
+    await page.goto(url);
+    await page.getByRole('heading', { name: 'Approve write_file?' }).waitFor();
+    await page.getByText('<b>hello</b>').first().waitFor();
+    if (javaScriptEnabled) {
+      await accessible(page, 'approval link');
+      const width = await page.evaluate('document.documentElement.scrollWidth');
+      assert.ok(width <= 375, `the page is ${width} wide`);
+      assert.equal(await page.evaluate('document.scripts.length'), 0);
+    }
+    if (process.env.SCREENSHOTS) await page.screenshot({ path: join(process.env.SCREENSHOTS, `link-${javaScriptEnabled}.png`), fullPage: true });
+    await page.reload();
+    assert.equal((await server.api(`/runs/${run}`)).status, 'held', 'looking decides nothing');
+    await page.getByRole('button', { name: /Approve/ }).click();
+    await page.getByRole('heading', { name: 'Approved' }).waitFor();
+    await page.getByText('alice (by link)').waitFor();
+    if (process.env.SCREENSHOTS) await page.screenshot({ path: join(process.env.SCREENSHOTS, `decided-${javaScriptEnabled}.png`), fullPage: true });
+    assert.equal(await page.getByRole('button').count(), 0);
+    assert.equal((await server.api(`/runs/${run}`)).status, 'completed');
+    assert.deepEqual(await context.cookies(), [], 'no cookie is needed');
+    assert.deepEqual(referers.filter((referer) => referer), [], 'nothing is told where it was');
+    await context.close();
+  });
+
+  test(`a nested form is answered by a link, ${javaScriptEnabled ? 'with' : 'without'} script: lists grow, what was entered stays, a mistake is told at its field`, async () => {
+    const { url, run } = await link('former');
+    const context = await browser.newContext({ javaScriptEnabled });
+    const page = watch(await context.newPage(), () => server.base, troubles, /status of 422/);
+    await page.goto(url);
+    await page.getByLabel('Who').fill('Bob');
+    await page.getByRole('button', { name: '+ Add an entry' }).click();
+    await page.getByLabel('Who').nth(1).fill('Eve');
+    assert.equal(await page.getByLabel('Who').first().inputValue(), 'Bob', 'what was entered stays');
+    await page.getByLabel('Age').nth(1).fill('0');
+    await page.getByRole('button', { name: 'Send the answer' }).click();
+    await page.locator('[aria-invalid=true]').waitFor();
+    assert.equal(await page.locator('[aria-invalid=true]').inputValue(), '0');
+    await page.locator('[aria-invalid=true]').fill('7');
+    await page.getByRole('button', { name: 'Send the answer' }).click();
+    await page.getByRole('heading', { name: 'Answered' }).waitFor();
+    const { events } = await server.api(`/runs/${run}/events`);
+    const answer = JSON.stringify(events).replaceAll('\\', '').replaceAll('": ', '":');
+    for (const part of ['"who":"Bob"', '"who":"Eve"', '"age":7']) assert.ok(answer.includes(part), part);
+    await context.close();
+  });
+}
