@@ -2,9 +2,12 @@
 
     pip install -r requirements.txt
     python loop.py http://127.0.0.1:8080/v1/agents/ops "Clean up the disk"
+
+Where the server wants keys, STANDFAST_KEY has yours.
 """
 
 import asyncio
+import os
 import sys
 import uuid
 
@@ -47,8 +50,10 @@ def decide(asked):
 
 
 async def main(url, words):
+    key = os.environ.get("STANDFAST_KEY")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
     # A person may take longer than any timeout of HTTP: the task waits, not the connection.
-    async with httpx.AsyncClient(timeout=600) as http:
+    async with httpx.AsyncClient(timeout=600, headers=headers) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         client = ClientFactory(ClientConfig(streaming=False, httpx_client=http)).create(card)
         task = await send(client, [new_text_part(words)])

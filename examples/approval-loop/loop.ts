@@ -2,11 +2,13 @@
 //
 //     npm install && npx tsc
 //     node loop.js http://127.0.0.1:8080/v1/agents/ops "Clean up the disk"
+//
+// Where the server wants keys, STANDFAST_KEY has yours.
 
 import { randomUUID } from 'node:crypto';
 import { createInterface } from 'node:readline';
 import { type Part, Role, type Task, TaskState } from '@a2a-js/sdk';
-import { type Client, ClientFactory } from '@a2a-js/sdk/client';
+import { type Client, ClientFactory, JsonRpcTransportFactory } from '@a2a-js/sdk/client';
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
@@ -16,6 +18,13 @@ async function ask(prompt: string): Promise<string> {
   if (done) throw new Error('nobody answers');
   return value.trim();
 }
+
+const key = process.env.STANDFAST_KEY;
+const fetchImpl: typeof fetch = (input, init) => {
+  const headers = new Headers(init?.headers);
+  if (key) headers.set('authorization', `Bearer ${key}`);
+  return fetch(input, { ...init, headers });
+};
 
 const part = ($case: 'text' | 'data', value: any): Part =>
   ({ content: { $case, value }, metadata: undefined, filename: '', mediaType: '' });
@@ -53,7 +62,8 @@ async function decide(asked: any): Promise<Part> {
 }
 
 const [url, words] = process.argv.slice(2);
-const client = await new ClientFactory().createFromUrl(`${url}/.well-known/agent-card.json`, '');
+const factory = new ClientFactory({ transports: [new JsonRpcTransportFactory({ fetchImpl })] });
+const client = await factory.createFromUrl(`${url}/.well-known/agent-card.json`, '');
 const said = (task: Task, kind: string) =>
   (task.status?.message?.parts ?? []).filter((one) => one.content?.$case === kind).map((one) => one.content!.value);
 

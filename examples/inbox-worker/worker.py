@@ -63,7 +63,7 @@ class Inbox:
 
 
 class Worker:
-    """The run loop: so many tasks at once, until it is told to stop, or for a batch."""
+    """The run loop: so many tasks at once, until it is asked to stop, or for a batch."""
 
     def __init__(self, inbox, agent, types=(), max_concurrent=1, lease_ms=60_000, hooks=None):
         self.inbox, self.agent, self.types = inbox, agent, list(types)
@@ -134,7 +134,7 @@ class Worker:
         except urllib.error.HTTPError as refused:
             # 409: the claim ran out, or somebody cancelled the task. Whoever has it now goes on.
             self.tell("onError", task, refused)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the sender is told
+        except Exception as error:  # noqa: BLE001 - whatever it is, the sender gets it
             said = self.inbox.report(task, "fail", error={"message": str(error) or type(error).__name__})
             self.tell("onTaskError", said, error)
 

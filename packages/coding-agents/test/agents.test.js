@@ -2,7 +2,7 @@
 // loopback, and wants to delete a file. Agents run with their own questions and sandboxes off: what stops them here is the hook alone.
 
 import assert from 'node:assert/strict';
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
@@ -34,6 +34,12 @@ trust_level = "trusted"
 `),
     environment: () => ({ MODEL_KEY: 'none' }),
     start: ['codex', 'exec', '--dangerously-bypass-approvals-and-sandbox', '--dangerously-bypass-hook-trust', '--skip-git-repo-check', ASK],
+  },
+  copilot: {
+    environment: () => ({
+      COPILOT_OFFLINE: 'true', COPILOT_ALLOW_ALL: 'true', COPILOT_MODEL: 'm', COPILOT_PROVIDER_API_KEY: 'none', COPILOT_PROVIDER_BASE_URL: `${model.url}/v1`,
+    }),
+    start: ['copilot', '-p', ASK, '--allow-all-tools'],
   },
   gemini: {
     setUp: (folder) => write(join(folder, 'home/.gemini/settings.json'), '{"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"enableAutoUpdate": false}}'),
@@ -93,12 +99,17 @@ class Project {
     }
   }
 
-  /** Runs the agent to its end; what it said. */
-  run([program, ...args] = this.agent.start) {
+  /** Where and with what the agent runs. */
+  get surroundings() {
     const PATH = [join(this.folder, 'bin'), PROGRAMS, process.env.PATH].join(delimiter);
     const env = { PATH, HOME: join(this.folder, 'home'), TERM: 'dumb', IS_SANDBOX: '1', STANDFAST_SERVER: server.url, ...this.agent.environment() };
+    return { cwd: join(this.folder, 'project'), env };
+  }
+
+  /** Runs the agent to its end; what it said. */
+  run([program, ...args] = this.agent.start) {
     return new Promise((resolve, reject) => {
-      const child = execFile(join(PROGRAMS, program), args, { cwd: join(this.folder, 'project'), env, timeout: 180_000 }, (error, said, problems) => {
+      const child = execFile(join(PROGRAMS, program), args, { ...this.surroundings, timeout: 180_000 }, (error, said, problems) => {
         if (error) reject(new Error(`${program}: ${error.message}\n${said}\n${problems}`));
         else resolve(said);
       });
@@ -114,6 +125,11 @@ class Project {
 const api = async (path, body) => (await fetch(`${server.url}/api/v1${path}`, body && {
   method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body),
 })).json();
+
+/** The commands that a process has started and that still run. */
+function children(pid) {
+  return spawnSync('ps', ['--ppid', String(pid), '-o', 'args=']).stdout.toString();
+}
 
 /** Waits until a call is held. */
 async function held(running) {
@@ -163,7 +179,7 @@ for (const name of Object.keys(AGENTS)) {
       assert.equal((await api(`/gates/${hold.run}`)).state, 'done');
     });
 
-    cases('no server: nothing runs, and the model is told why', async (project) => {
+    cases('no server: nothing runs, and the model gets the reason', async (project) => {
       project.call(['--wait', '2']);
       await server.kill();
       try {
@@ -173,6 +189,31 @@ for (const name of Object.keys(AGENTS)) {
       }
       assert.ok(project.isUntouched);
     });
+
+    if (name === 'opencode') {
+      cases('it answers while a call is held, and an interrupted call does not run', async (project) => {
+        const child = spawn(join(PROGRAMS, 'opencode'), ['serve', '--hostname', '127.0.0.1', '--port', '0'], project.surroundings);
+        try {
+          const url = await new Promise((resolve) => {
+            let said = '';
+            child.stdout.on('data', (text) => { said += text; const found = /listening on (http:\S+)/.exec(said); if (found) resolve(found[1]); });
+          });
+          const post = async (path, body) => (await fetch(url + path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })).json();
+          const { id } = await post('/session', {});
+          const running = post(`/session/${id}/message`, { parts: [{ type: 'text', text: ASK }] });
+          const hold = await held(running);
+          assert.deepEqual((await (await fetch(`${url}/session`)).json()).map((one) => one.id), [id]);
+          assert.equal(await post(`/session/${id}/abort`, {}), true);
+          assert.equal((await running).info.error.name, 'MessageAbortedError');
+          while (children(child.pid).includes('standfast hook')) await new Promise((resolve) => setTimeout(resolve, 100));
+          await api(`/holds/${hold.id}/resolve`, { resolution: 'approve' });
+          assert.ok(project.isUntouched);
+          assert.equal((await api(`/gates/${hold.run}`)).state, 'allowed', 'giving up is not a denial, and nothing started');
+        } finally {
+          child.kill('SIGKILL');
+        }
+      });
+    }
 
     if (name === 'claude-code') {
       cases('deferred: the program ends, somebody approves, and it is resumed', async (project) => {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from standfast_sdk import Client
+from standfast_sdk import Client, Problem
 
 ROOT = Path(__file__).resolve().parents[3]
 BINARY = Path(os.environ.get("STANDFAST_BINARY") or ROOT / "target/product/standfast")
@@ -104,3 +104,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def client(server: Server) -> Client:
     return Client(server.url, agent="billing")
+
+
+@pytest.fixture
+def approver(client: Client) -> Iterator[None]:
+    """Somebody approves whatever is held."""
+    over = threading.Event()
+
+    def approve() -> None:
+        while not over.wait(0.1):
+            for hold in client.holds(state="open", agent="gate"):
+                try:
+                    client.resolve(hold["id"], "approve")
+                except Problem:
+                    pass
+
+    threading.Thread(target=approve, daemon=True).start()
+    yield
+    over.set()

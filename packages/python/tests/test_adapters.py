@@ -74,7 +74,7 @@ def test_held_killed_restarted_approved_ran_once(agent, denied: str, client: Cli
 
 
 def test_denied(agent, denied: str, client: Client, tmp_path: Path) -> None:
-    """The framework knows it as a denial, or as an error where it has no such word, and the model is told why."""
+    """The framework knows it as a denial, or as an error where it has no such word, and the model gets the reason."""
     client.resolve(held(agent("start")), "deny", reason="no refunds today")
     said = agent("resume")
     assert "no refunds today" in said and denied in said
@@ -112,7 +112,7 @@ def test_killed_in_the_middle_is_never_run_again(agent, client: Client, tmp_path
 
 
 def test_resumed_before_anybody_decided_is_still_held(agent, client: Client, tmp_path: Path) -> None:
-    """Resuming is not approving: the call is still held, or, where the framework asks only once, the model is told that it did not run."""
+    """Resuming is not approving: the call is still held, or, where the framework asks only once, the model gets a result that says it did not run."""
     hold = held(agent("start"))
     said = agent("impatient")
     assert said == f"held {hold}" or "Not executed" in said

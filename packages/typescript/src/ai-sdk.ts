@@ -1,9 +1,10 @@
-// Vercel AI SDK: tools that ask before they run.
+// Vercel AI SDK, versions 6 and 7: tools that ask before they run.
 //
 //     generateText({ model, messages, tools: guardTools(tools, { client, session }) })
 //
 // A guarded tool always asks for approval (`needsApproval` is the constant true, no predicate that is evaluated again). The decision is the
-// server's: `answers` carries it into the messages, and the tool asks again when it is executed, which runs what was approved.
+// server's: `answers` carries it into the messages, and the tool asks again when it is executed, which runs what was approved. So neither an
+// answer in the messages nor `toolApproval`, which goes before `needsApproval` in version 7, lets a call run that nobody approved.
 
 import type { ModelMessage, Tool, ToolModelMessage, ToolSet } from 'ai';
 import type { Client } from './client.js';

@@ -116,7 +116,7 @@ export class Client {
 
   /**
    * What the call returns: runs it if it may run, hands out what is recorded if it ran, throws `NotAllowed` otherwise. The server lets it begin
-   * once, and is told what came of it. An error of the tool whose `name` is `AbortError` means that nobody knows.
+   * once, and gets the result. An error of the tool whose `name` is `AbortError` means that nobody knows.
    */
   async run<T>(gate: Gate, tool: (approved: any) => Promise<T> | T, lease?: number): Promise<T> {
     if (hasResult(gate)) return gate.outcome?.value as T;

@@ -7,7 +7,7 @@ export class StandfastError extends Error {
   override name = this.constructor.name;
 }
 
-/** The server said no: `kind` is for programs, the text for people. */
+/** The server refused the request: `kind` is for programs, the text for people. */
 export class Problem extends StandfastError {
   readonly kind: string;
 
@@ -30,7 +30,7 @@ export class NotAllowed extends StandfastError {
 /** Nobody has decided yet. The gate stays open: the same call later finds it. */
 export class Held extends NotAllowed {}
 
-/** A person or a rule said no, nobody decided in time, or the gate was withdrawn or ended without a run. */
+/** A person or a rule denied it, nobody decided in time, or the gate was withdrawn or ended without a run. */
 export class Denied extends NotAllowed {}
 
 /** The call was started before and may have run. It is not run again; a person looks at it. */

@@ -18,7 +18,7 @@ export async function verifyWebhook(
     return value;
   };
   const [id, sentAt, signatures] = [header('webhook-id'), header('webhook-timestamp'), header('webhook-signature')];
-  if (!/^\d+$/.test(sentAt)) throw new NotGenuine('webhook-timestamp is no number');
+  if (!/^\d+$/.test(sentAt)) throw new NotGenuine('webhook-timestamp is not a number');
   if (Math.abs(now - Number(sentAt)) > tolerance) throw new NotGenuine('the delivery is too old, or from the future: it may be replayed');
   const raw = typeof body === 'string' ? new TextEncoder().encode(body) : body;
   const key = await signingKey(secret);

@@ -10,10 +10,11 @@ import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Client } from '../dist/index.js';
 import { serveModel } from './model.js';
+import { NEWER_NODE } from './node.js';
 import { Server } from './server.js';
 
 /** The adapters, and by which word their frameworks record that a call was denied. */
-const ADAPTERS = { 'ai-sdk': 'execution-denied', mastra: 'error-text', 'openai-agents': 'false' };
+const ADAPTERS = { 'ai-sdk-6': 'execution-denied', 'ai-sdk-7': 'execution-denied', mastra: 'error-text', 'openai-agents': 'false' };
 
 const server = new Server();
 let client;
@@ -31,8 +32,9 @@ after(async () => {
 /** Runs a step of an agent as a process of its own, which is gone afterwards; what it said. */
 function step(adapter, folder, command, more = {}) {
   const program = fileURLToPath(new URL(`agents/${adapter}.js`, import.meta.url));
+  const node = adapter === 'ai-sdk-7' ? NEWER_NODE : process.execPath;
   const env = { ...process.env, STANDFAST_URL: server.url, MODEL_URL: model.url, ...more };
-  return new Promise((resolve, reject) => execFile(process.execPath, [program, command, folder], { env, timeout: 120_000 }, (error, out, problems) => {
+  return new Promise((resolve, reject) => execFile(node, [program, command, folder], { env, timeout: 120_000 }, (error, out, problems) => {
     if (error && !more.DIE) reject(new Error(out + problems));
     else resolve(out.trim());
   }));
@@ -111,5 +113,12 @@ for (const [adapter, denied] of Object.entries(ADAPTERS)) {
       assert.equal(await agent('impatient'), `held ${hold}`);
       assert.deepEqual(ran(), []);
     });
+
+    if (adapter === 'ai-sdk-7') {
+      cases('`toolApproval` approves nothing', async (agent, ran) => {
+        assert.match(await agent('start', { CARELESS: 'yes' }), /^said .*Not executed/);
+        assert.deepEqual(ran(), []);
+      });
+    }
   });
 }

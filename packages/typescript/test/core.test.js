@@ -92,7 +92,7 @@ test('gates: a policy that became stricter is what it is', async () => {
   assert.equal(await client.run(await client.look(second.gate), () => 'changed'), 'changed');
 });
 
-test('gates: what was given back is no failure', async () => {
+test('gates: what was given back is not a failure', async () => {
   const gate = await client.gate({ tool: 'read_balance', arguments: {}, session: randomUUID(), call: '1' });
   await client.outcome(gate, (await client.start(gate)).attempt, { status: 'not_executed' });
   const over = await client.look(gate.gate);
@@ -100,7 +100,7 @@ test('gates: what was given back is no failure', async () => {
   await assert.rejects(client.run(over, never), Denied);
 });
 
-test('gates: the order of keys is no other question', async () => {
+test('gates: another order of keys is the same question', async () => {
   const session = randomUUID();
   const ask = (args) => client.gate({ tool: 'pay_out', arguments: args, session, call: 'c1' });
   const one = await ask({ a: 1, b: { c: 2, d: [{ e: 1, f: 2 }] } });

@@ -193,7 +193,7 @@ class Client:
 
     @contextmanager
     def started(self, gate: Gate, lease: float | None = None) -> Iterator[Started]:
-        """A block that runs the call: the server lets it begin once, and is told what came of it."""
+        """A block that runs the call: the server lets it begin once, and gets the result."""
         started = self.start(gate, lease)
         try:
             yield started

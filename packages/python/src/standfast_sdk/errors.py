@@ -13,7 +13,7 @@ class StandfastError(Exception):
 
 
 class Problem(StandfastError):
-    """The server said no: `kind` is for programs, the text for people."""
+    """The server refused the request: `kind` is for programs, the text for people."""
 
     def __init__(self, status: int, body: dict[str, Any]) -> None:
         self.status, self.body = status, body
@@ -34,7 +34,7 @@ class Held(NotAllowed):
 
 
 class Denied(NotAllowed):
-    """A person or a rule said no, nobody decided in time, or the gate was withdrawn or ended without a run."""
+    """A person or a rule denied it, nobody decided in time, or the gate was withdrawn or ended without a run."""
 
 
 class OutcomeUnknown(NotAllowed):

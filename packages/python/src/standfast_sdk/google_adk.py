@@ -4,7 +4,7 @@
 
 A held call asks for a confirmation, and the session waits. A confirmation decides nothing: the tool asks the server again when it is run,
 and runs with the arguments that were approved. Resume with `confirmations`, which waits for the decision: ADK asks once, so a call that
-is confirmed before anybody decided does not run, and the model is told so.
+is confirmed before anybody decided does not run, and the model gets that as the result.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def verify_webhook(secret: str, headers: Mapping[str, str], body: bytes, *, tole
     except KeyError as missing:
         raise NotGenuine(f"the header {missing.args[0]} is missing") from None
     except ValueError:
-        raise NotGenuine("webhook-timestamp is no number") from None
+        raise NotGenuine("webhook-timestamp is not a number") from None
     if age > tolerance:
         raise NotGenuine("the delivery is too old, or from the future: it may be replayed")
     try:
