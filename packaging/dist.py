@@ -2,7 +2,8 @@
 """Packages of one binary: an archive with checksums, SBOM and notices, a wheel, and packages of npm.
 
 `cargo xtask dist` builds the binary and calls this; `--check` installs each package in an empty environment and shows the
-demo. Knows files and formats of packages, nothing of the program but its commands. Standard library only.
+demo, then builds the image (`container.py`) and renders the chart (`chart.py`). Knows files and formats of packages, nothing
+of the program but its commands. Standard library only.
 """
 
 import argparse
@@ -20,6 +21,9 @@ import tarfile
 import tempfile
 import venv
 import zipfile
+
+import chart
+import container
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What a target is called by Python and by npm. The others are built where they can be: this list says what is packaged.
@@ -251,7 +255,7 @@ def main():
     parser.add_argument("--binary", required=True, type=pathlib.Path)
     parser.add_argument("--target", required=True, choices=sorted(PLATFORMS))
     parser.add_argument("--out", required=True, type=pathlib.Path)
-    parser.add_argument("--check", action="store_true", help="install each package in an empty environment and show the demo")
+    parser.add_argument("--check", action="store_true", help="install each package in an empty environment and show the demo; build the image, render the chart")
     arguments = parser.parse_args()
     out = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -265,6 +269,8 @@ def main():
         print(f"{file.stat().st_size / 1e6:8.1f} MB  {file.name}")
     if arguments.check:
         check(files[1], npm_files)
+        binary, scratch = folder / "standfast", out.parent / "dist-check"
+        container.check(binary, scratch, chart.check(binary, scratch))
 
 
 if __name__ == "__main__":

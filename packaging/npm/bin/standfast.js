@@ -11,7 +11,7 @@ try {
   program = require.resolve(`${name}/standfast`);
 } catch {
   console.error(
-    `standfast: there is no package ${name} here. Either this platform has none, or npm was told to leave out optional ` +
+    `standfast: there is no package ${name} here. Either this platform has none, or npm was configured to leave out optional ` +
       "dependencies (--omit=optional).",
   );
   process.exit(2);
