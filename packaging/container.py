@@ -20,6 +20,7 @@ import time
 import chart
 import upgrade
 from chart import run, succeeds
+from installs import needs_a_loader
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCKERFILE = ROOT / "packaging/docker/Dockerfile"
@@ -67,11 +68,6 @@ def missing():
         subprocess.run(["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *lacking], stdout=subprocess.DEVNULL)
         lacking = [program for program in NEEDED if not shutil.which(program)]
     return lacking + ([] if os.geteuid() == 0 else ["the rights of root"])
-
-
-def needs_a_loader(binary):
-    """Whether a binary is linked with libraries, which an image of nothing else does not have."""
-    return b"/lib64/ld-linux" in binary.read_bytes()[:4096]
 
 
 class Engine:

@@ -2,7 +2,7 @@
 """Packages of one binary: an archive with checksums, SBOM and notices, a wheel, and packages of npm.
 
 `cargo xtask dist` builds the binary and calls this; `--check` installs each package in an empty environment and shows the
-demo, then builds the image (`container.py`) and renders the chart (`chart.py`). Knows files and formats of packages, nothing
+demo (`installs.py`), then builds the image (`container.py`) and renders the chart (`chart.py`). Knows files and formats of packages, nothing
 of the program but its commands. Standard library only.
 """
 
@@ -19,11 +19,12 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import venv
 import zipfile
 
 import chart
 import container
+import installs
+from installs import run, text_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What a target is called by Python and by npm. The others are built where they can be: this list says what is packaged.
@@ -37,14 +38,6 @@ PLATFORMS = {
 LICENCE_FILE = re.compile(r"^(licen[cs]e|copying|notice|unlicense)", re.IGNORECASE)
 # As the repository's own time: the same sources make the same archives.
 EPOCH = 315532800  # 1980, the earliest that a zip knows
-
-
-def run(*command, **options):
-    return subprocess.run([str(part) for part in command], check=True, **options)
-
-
-def text_of(*command, **options):
-    return run(*command, stdout=subprocess.PIPE, text=True, **options).stdout
 
 
 def version():
@@ -207,58 +200,18 @@ def checksums(files, out):
     (out / "SHA256SUMS").write_text("".join(lines))
 
 
-def shows_the_demo(program, scratch, environment):
-    """The demo listens, answers, holds a call, and the call runs once it is approved."""
-    data = pathlib.Path(scratch, "data")
-    command = [str(program), "serve", "--demo", "--listen", "127.0.0.1:0", "--data", str(data)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=scratch)
-    try:
-        url = server.stdout.readline().strip().removeprefix("Standfast listens on ")
-        ask = lambda *words: json.loads(text_of(program, *words, "--json", "--server", url, env=environment, cwd=scratch))
-        held = ask("send", "ops", "Free some space", "--wait")
-        assert held["status"] == "held", held
-        ask("holds", "approve", held["holds"][0]["id"])
-        run(program, "watch", held["id"], "--until", "ended", "--server", url, env=environment, cwd=scratch, stdout=subprocess.DEVNULL)
-        effects = (data / "demo-effects.log").read_text()
-        assert effects.count("\n") == 1, effects
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def check(wheel_file, npm_files):
-    """Each package in an empty environment."""
-    clean = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-    with tempfile.TemporaryDirectory() as scratch:
-        home = pathlib.Path(scratch, "home")
-        home.mkdir()
-        environment = clean | {"HOME": str(home)}
-        place = pathlib.Path(scratch, "venv")
-        venv.create(place, with_pip=True)
-        run(place / "bin/pip", "install", "--quiet", "--no-index", "--no-deps", wheel_file)
-        for name in ("standfast", "standfast-server"):
-            print("wheel:", text_of(place / "bin" / name, "--version", env=environment).strip(), f"({name})")
-        shows_the_demo(place / "bin/standfast-server", scratch, environment)
-        print("wheel: the demo works")
-    with tempfile.TemporaryDirectory() as scratch:
-        environment = clean | {"HOME": scratch}
-        # Only the packages that were made here: the registry has none of them yet.
-        run("npm", "install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--offline", "--omit=optional", *npm_files, cwd=scratch, env=environment)
-        program = pathlib.Path(scratch, "node_modules/.bin/standfast")
-        print("npm:", text_of(program, "--version", env=environment).strip())
-        shows_the_demo(program, scratch, environment)
-        print("npm: the demo works")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", required=True, type=pathlib.Path)
     parser.add_argument("--target", required=True, choices=sorted(PLATFORMS))
     parser.add_argument("--out", required=True, type=pathlib.Path)
+    parser.add_argument("--built", action="store_true", help="the binary was built to be shipped, and is refused unless it is static, small and knows its commit")
     parser.add_argument("--check", action="store_true", help="install each package in an empty environment and show the demo; build the image, render the chart")
     arguments = parser.parse_args()
     out = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
+    if arguments.built:
+        installs.is_what_is_shipped(arguments.binary)
     folder = out / arguments.target
     files = [archive(arguments.binary, arguments.target, out)]
     files.append(wheel(folder, arguments.target, out))
@@ -268,8 +221,9 @@ def main():
     for file in files:
         print(f"{file.stat().st_size / 1e6:8.1f} MB  {file.name}")
     if arguments.check:
-        check(files[1], npm_files)
         binary, scratch = folder / "standfast", out.parent / "dist-check"
+        scratch.mkdir(exist_ok=True)
+        installs.check(files[0], files[1], npm_files, arguments.target, scratch)
         container.check(binary, scratch, chart.check(binary, scratch))
 
 
