@@ -27,10 +27,13 @@ export const AGENTS = {
   asker: () => calls('I wonder.', ['suspend', { reason: 'Two ways', question: 'Which way?', options: ['left', 'right'], data: { who: 'M\u00fcller', ways: [{ name: 'left', km: 1 }, { name: 'right', km: 2 }] } }]),
   former: () => calls('A form.', ['suspend', { reason: 'No details', question: 'Who comes?', resumeSchema: {
     type: 'object', required: ['guests', 'room'], additionalProperties: false,
+    $defs: { Contact: { type: 'object', title: 'Contact', required: ['name'], properties: { name: { type: 'string', title: 'Name', description: 'As on the door.' } } } },
     properties: {
       room: { enum: ['Bern', 'Basel'], title: 'Room', default: 'Basel' },
       day: { type: 'string', format: 'date', title: 'Day' },
-      contact: { type: 'object', title: 'Contact', required: ['name'], properties: { name: { type: 'string', title: 'Name', description: 'As on the door.' } } },
+      contact: { $ref: '#/$defs/Contact' },
+      meal: { title: 'Meal', oneOf: [{ const: 'v', title: 'Vegetarian' }, { const: 'meat' }] },
+      arrives: { title: 'Arrival', anyOf: [{ type: 'string', format: 'date-time' }, { type: 'null' }], default: null },
       guests: { type: 'array', title: 'Guests', minItems: 1, items: { type: 'object', required: ['who'], properties: { who: { type: 'string', title: 'Who' }, age: { type: 'integer', minimum: 1, title: 'Age' } } } },
     },
   } }]),

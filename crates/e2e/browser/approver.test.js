@@ -94,6 +94,7 @@ both('an edit is shown as a diff, with what was asked, what was said, what follo
   const lines = await page.locator('.diff > div').allTextContents();
   assert.deepEqual(lines, ['@@ -1 +1 @@', ' one', '-Hello', '+Grüezi', ' three']);
   await page.getByText('edit_file runs once, with exactly these arguments.').waitFor();
+  await page.getByText('Its tool asks before every call (`requires_approval`).').waitFor();
   await page.getByText('there is no deadline').waitFor();
   assert.equal(await page.getByText('Cannot be undone').count(), 0);
   assert.equal(await page.getByText('The file changed after this was asked').count(), 0);
@@ -352,6 +353,9 @@ both('a widget shows a call as its own page does: diff, words of a command, requ
     await open(`/sessions/${session}?agent=${agent}`);
     return page.locator('.widget');
   };
+  await (await widget('editor')).getByText('Its tool asks before every call (`requires_approval`).').waitFor();
+  await page.locator('.widget').getByText('edit_file runs once, with exactly these arguments.').waitFor();
+  await page.locator('.widget').getByText('Who may decide').waitFor();
   assert.deepEqual(await (await widget('editor')).locator('.diff > div').allTextContents(), ['@@ -1 +1 @@', ' one', '-Hello', '+Grüezi', ' three']);
   writeFileSync(join(folder, 'workspace', 'hello.txt'), 'one\nHello\nthree\nfour\n');
   await page.reload();
@@ -373,6 +377,9 @@ both('a nested schema is a form: objects, lists that grow, choices, dates, defau
 async function answerNested(place, send) {
   assert.equal(await place.getByLabel('Room').inputValue(), '1', 'the default is chosen');
   await place.getByText('at least 1').waitFor();
+  assert.deepEqual(await place.getByLabel('Meal').locator('option').allTextContents(), ['—', 'Vegetarian', 'meat']);
+  await place.getByText('such as 2026-11-20T09:30:00Z').waitFor();
+  await place.getByLabel('Meal').selectOption('Vegetarian');
   await place.getByLabel('Day').fill('2026-11-20');
   await place.getByLabel('Name').fill('Ann');
   await place.getByLabel('Who').first().fill('Bob');
@@ -395,7 +402,7 @@ async function answerNested(place, send) {
 async function answered(id) {
   const { events } = await server.api(`/runs/${id}/events`);
   const answer = JSON.stringify(events).replaceAll('\\', '').replaceAll('": ', '":');
-  for (const part of ['"room":"Basel"', '"day":"2026-11-20"', '"name":"Ann"', '"who":"Bob"', '"who":"Eve"', '"age":7']) assert.ok(answer.includes(part), `${part} in ${answer}`);
+  for (const part of ['"room":"Basel"', '"meal":"v"', '"day":"2026-11-20"', '"name":"Ann"', '"who":"Bob"', '"who":"Eve"', '"age":7']) assert.ok(answer.includes(part), `${part} in ${answer}`);
 }
 
 both('a nested form is answered within a conversation, and Enter in it sends', async () => {

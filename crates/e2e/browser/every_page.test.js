@@ -133,7 +133,7 @@ for (const javaScriptEnabled of [true, false]) {
     await page.getByRole('link', { name: 'support' }).click();
     await page.getByText('Waiting for Input').first().waitFor();
     const widget = page.locator('.widget');
-    await widget.getByText('Why it is held').waitFor();
+    await widget.getByText('The agent says why').waitFor();
     await widget.getByRole('button', { name: 'yes', exact: true }).click();
     await page.getByText('Completed').first().waitFor();
     await page.getByRole('button', { name: 'Add the task' }).waitFor();

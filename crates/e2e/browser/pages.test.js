@@ -59,7 +59,19 @@ afterEach(async () => {
   assert.deepEqual(troubles, []);
 });
 
-test('approve after kill -9: the call runs once, with the bytes that were shown', async () => {
+/** A test with script on and off. */
+function both(name, body) {
+  test(`${name}, with JavaScript`, body);
+  test(`${name}, without JavaScript`, async () => {
+    await context.close();
+    context = await browser.newContext({ javaScriptEnabled: false });
+    page = watch(await context.newPage());
+    page.setDefaultTimeout(15_000);
+    await body();
+  });
+}
+
+both('approve after kill -9: the call runs once, with the bytes that were shown', async () => {
   await server.held('ops');
   await open('/');
   await page.getByRole('link', { name: /Approve delete_file\?/ }).click();
@@ -70,7 +82,7 @@ test('approve after kill -9: the call runs once, with the bytes that were shown'
   await press('Approve: run it as shown');
   await heading('Approved');
   await page.getByText('It ran.').waitFor();
-  assert.equal(await page.getByRole('button').count(), 0);
+  assert.equal(await page.locator('form button').count(), 0);
   assert.equal(server.effects().length, 1);
   assert.ok(server.effects()[0].endsWith(ARGUMENTS));
   await page.reload();
@@ -78,7 +90,7 @@ test('approve after kill -9: the call runs once, with the bytes that were shown'
   assert.equal(server.effects().length, 1);
 });
 
-test('deny after kill -9: nothing runs and the reason is told', async () => {
+both('deny after kill -9: nothing runs and the reason is told', async () => {
   const { hold, run } = await server.held('ops');
   await open(hold);
   await page.getByLabel('Reason').fill('still needed');
@@ -92,7 +104,7 @@ test('deny after kill -9: nothing runs and the reason is told', async () => {
   assert.deepEqual(server.effects(), []);
 });
 
-test('other arguments are checked, kept after a mistake, and run as they were written', async () => {
+both('other arguments are checked, kept after a mistake, and run as they were written', async () => {
   const { hold } = await server.held('ops');
   await open(hold);
   await unfold('Edit the arguments');
@@ -110,7 +122,7 @@ test('other arguments are checked, kept after a mistake, and run as they were wr
   expectRefusals(1);
 });
 
-test('options are buttons, and then a text box', async () => {
+both('options are buttons, and then a text box', async () => {
   const { hold, run } = await server.held('travel');
   await open(hold);
   await press('09:40, one change, 54 EUR');
@@ -125,7 +137,7 @@ test('options are buttons, and then a text box', async () => {
   await page.getByText('The train is booked').first().waitFor();
 });
 
-test('a flat schema is a form; a mistake is shown at its field', async () => {
+both('a flat schema is a form; a mistake is shown at its field', async () => {
   const { hold } = await server.held('receipts');
   await open(hold);
   assert.equal(await page.getByLabel('Currency').inputValue(), '0');
@@ -146,7 +158,7 @@ test('a flat schema is a form; a mistake is shown at its field', async () => {
 });
 
 // S4-6, S4-17, S4-18, S4-26: the card of a task that waits: reason, question, a form from the schema, a button for each option.
-test('a task of an inbox is answered: reason, question, form, options', async () => {
+both('a task of an inbox is answered: reason, question, form, options', async () => {
   const post = async (path, body) => {
     const headers = { 'content-type': 'application/json' };
     const answer = await fetch(`${server.base}/api/inboxes/desk${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
@@ -177,7 +189,7 @@ test('a task of an inbox is answered: reason, question, form, options', async ()
   assert.equal((await state(choice)).status, 'in_progress');
 });
 
-test('everything can be tried in the browser: start, look, cancel', async () => {
+both('everything can be tried in the browser: start, look, cancel', async () => {
   await open('/');
   await page.getByLabel('Agent', { exact: true }).selectOption('ops');
   await page.getByLabel('What should it do?').fill('Free some space');

@@ -33,6 +33,17 @@ afterEach(async () => {
   assert.deepEqual(troubles, []);
 });
 
+/** A test with script on and off; what only a script of the page can try is tried with it. */
+function both(name, body) {
+  test(`${name}, with JavaScript`, () => body({ hasScript: true }));
+  test(`${name}, without JavaScript`, async () => {
+    await context.close();
+    context = await browser.newContext({ javaScriptEnabled: false });
+    page = watch(await context.newPage(), () => server.base, troubles, UNAUTHORIZED);
+    await body({ hasScript: false });
+  });
+}
+
 async function signIn(text) {
   await page.getByLabel('API key').fill(text);
   await page.getByRole('button', { name: 'Sign in' }).click();
@@ -44,13 +55,13 @@ async function held(authorization) {
   return (await response.json()).holds[0].id;
 }
 
-test('a key becomes a session that ends with sign-out', async () => {
+both('a key becomes a session that ends with sign-out', async ({ hasScript }) => {
   const ann = key('ann');
   const hold = await held(ann);
   const first = await page.goto(`${server.base}/approve/${hold}?from=mail`);
   assert.equal(first.status(), 401);
   assert.equal(first.headers()['www-authenticate'], 'Bearer', 'no password box of the browser');
-  await accessible(page, 'sign in');
+  if (hasScript) await accessible(page, 'sign in');
   await signIn(`${ann.slice(0, -1)}x`);
   await page.getByRole('alert').getByText('This key is not valid').waitFor();
   assert.equal(await page.getByLabel('API key').inputValue(), '', 'what was typed is not sent back');
@@ -58,9 +69,11 @@ test('a key becomes a session that ends with sign-out', async () => {
   await page.waitForURL(`${server.base}/approve/${hold}?from=mail`);
   const cookie = (await context.cookies()).find((one) => one.name === 'standfast_session');
   assert.deepEqual([cookie.httpOnly, cookie.sameSite, cookie.value.includes(ann.slice(12))], [true, 'Lax', false]);
-  assert.equal(await page.evaluate('document.cookie'), '');
-  const api = await page.evaluate(async () => (await fetch('/api/v1/holds')).status);
-  assert.equal(api, 401, 'programs show a key');
+  if (hasScript) {
+    assert.equal(await page.evaluate('document.cookie'), '');
+    const api = await page.evaluate(async () => (await fetch('/api/v1/holds')).status);
+    assert.equal(api, 401, 'programs show a key');
+  }
   await page.getByRole('link', { name: /ann/ }).click();
   await page.getByText(`API key ${ann.slice(0, 12)}…`, { exact: true }).waitFor();
   await page.getByText('Chrome on Linux').waitFor();
@@ -70,7 +83,7 @@ test('a key becomes a session that ends with sign-out', async () => {
   assert.equal((await page.goto(`${server.base}/runs`)).status(), 401, 'a cookie that was kept opens nothing');
 });
 
-test('every link of a run and of a hold opens with a session, without a key', async () => {
+both('every link of a run and of a hold opens with a session, without a key', async () => {
   const ann = key('ann');
   const hold = await held(ann);
   await page.goto(`${server.base}/approve/${hold}`);
@@ -85,7 +98,7 @@ test('every link of a run and of a hold opens with a session, without a key', as
   for (const href of all) assert.equal((await page.request.get(server.base + href)).status(), 200, href);
 });
 
-test('a session ends with its key, survives kill -9, and a form sent afterwards changes nothing', async () => {
+both('a session ends with its key, survives kill -9, and a form sent afterwards changes nothing', async () => {
   const ann = key('ann');
   const hold = await held(ann);
   await page.goto(`${server.base}/approve/${hold}`);
@@ -102,7 +115,7 @@ test('a session ends with its key, survives kill -9, and a form sent afterwards 
   await heading('Pending');
 });
 
-test('nobody is led to another server, and guessing is throttled', async () => {
+both('nobody is led to another server, and guessing is throttled', async () => {
   const ann = key('ann');
   await page.goto(`${server.base}/sign-in?next=${encodeURIComponent('//evil.example/')}`);
   await signIn(ann);

@@ -1,8 +1,10 @@
 //! Labels for people: kinds, states, decisions, actors, durations.
 //!
 //! For the surfaces that people read. `hidden_characters.rs` makes visible what a reader could not see, `events.rs` describes
-//! what happened in a run, `notice.rs` what somebody is told who is asked. Protocols have terms of their own in their `map.rs`.
+//! what happened in a run, `closure.rs` how a hold ended that nothing came of, `notice.rs` what somebody is told who is asked.
+//! Protocols have terms of their own in their `map.rs`.
 
+mod closure;
 mod events;
 pub mod hidden_characters;
 pub(crate) mod notice;
@@ -19,6 +21,7 @@ use standfast_engine::tool::preview::Risk;
 
 use crate::http::rfc3339;
 
+pub(crate) use closure::closure;
 pub use events::{EventLabel, LabelledText, decided, describe};
 
 /// The rule of a standing approval in words, with its end: all of it, so that what is saved is what was read.
@@ -39,6 +42,15 @@ pub fn kind(kind: HoldKind) -> &'static str {
         HoldKind::Auth => "Login",
         HoldKind::Recovery => "Unknown outcome",
     }
+}
+
+/// How many of each kind, in words; kinds of which there are none are left out.
+pub(crate) fn counted_kinds(counts: &[(HoldKind, u64)]) -> String {
+    let each = counts.iter().filter(|(_, count)| *count > 0).map(|(kind, count)| {
+        let word = self::kind(*kind).to_lowercase();
+        format!("{count} {word}{}", if *count == 1 { "" } else { "s" })
+    });
+    each.collect::<Vec<_>>().join(", ")
 }
 
 /// Where a run stands.
@@ -180,6 +192,28 @@ mod tests {
             (30 * 86_400_000 + 3_600_000, "30 days"),
         ] {
             assert_eq!(span(Millis(ms)), text);
+        }
+    }
+
+    /// Each cause is told as what it was, and none as another.
+    #[test]
+    fn every_cause_of_an_unknown_outcome_has_its_own_words() {
+        let causes = [
+            (None, "could not record how this call ended"),
+            (Some(OrphanCause::ServerLost), "The server that ran this call stopped, or lost its connection"),
+            (Some(OrphanCause::Tool("timed out".into())), "could not tell how the call ended: timed out"),
+            (Some(OrphanCause::Crash), "The tool crashed while this call ran"),
+            (Some(OrphanCause::RunEnded), "The run ended while this call ran"),
+            (Some(OrphanCause::Unreported), "The worker was allowed to run this call and never reported"),
+        ];
+        for (cause, words) in &causes {
+            let told = unknown_because(cause.as_ref());
+            assert!(told.contains(words), "{told}");
+            let others = causes.iter().filter(|(_, other)| other != words);
+            assert!(
+                others.clone().count() == 5 && others.clone().all(|(_, other)| !told.contains(other)),
+                "{told}"
+            );
         }
     }
 

@@ -9,7 +9,7 @@ use standfast_core::event::{CallOrphaned, Driver, Envelope, Event, OrphanCause};
 use standfast_core::hold::{self, Ask, Demand, Hold, HoldKind, RecordedDecision, name_files};
 use standfast_core::id::{CallNo, HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
-use standfast_core::name::AgentName;
+use standfast_core::name::{AgentName, RuleId};
 use standfast_core::project::HoldRow;
 use standfast_core::receipt::receipt;
 use standfast_core::reconcile::EffectAnswer;
@@ -77,6 +77,10 @@ pub struct HoldView {
     pub deciders: String,
     /// What each rule demands of those who decide, and who has agreed.
     pub demands: Vec<Demand>,
+    /// The rules that it is held by; none of what no rule decides about.
+    pub rules: Vec<RuleId>,
+    /// What drives its run: the loop of this server, a worker elsewhere, or whoever opened a gate.
+    pub driver: Driver,
     /// What is different now from when it was asked, where that was looked at.
     pub drift: Vec<Drift>,
     /// How lately the caller must have signed in to approve it, where they have not.
@@ -223,6 +227,7 @@ impl Views {
         let risk = if is_lost { Some(Risk::Destructive) } else { harm.or(promised) };
         let approvers = self.log.host.approvers(&run.facts.agent);
         let demands = demands(&row, run, events);
+        let rules = rules(&row, events);
         let to_decide = ToDecide { demands: &demands, ..ToDecide::of(&row, run) };
         let may_log_in = may_log_in(who, &run.facts, to_decide, &approvers);
         let standing = may_decide(who, &run.facts, to_decide, &approvers);
@@ -261,6 +266,8 @@ impl Views {
             why_not: standing.err().filter(|_| !is_asked_as_well),
             deciders,
             demands,
+            rules,
+            driver: run.facts.driver,
             drift: Vec::new(),
             needs_sign_in,
             may_log_in,
@@ -354,6 +361,18 @@ pub(crate) fn demands(row: &HoldRow, run: &Run, events: &[Envelope]) -> Vec<Dema
     let last = events.iter().rev().find_map(|envelope| match &envelope.event {
         Event::HoldOpened(opened) if opened.hold == row.id.key => Some(opened.demands.clone()),
         Event::HoldEdited(edited) if edited.hold == row.id.key => Some(edited.demands.clone()),
+        _ => None,
+    });
+    last.unwrap_or_default()
+}
+
+/// The rules that a hold is held by, as what was asked last was judged.
+fn rules(row: &HoldRow, events: &[Envelope]) -> Vec<RuleId> {
+    let last = events.iter().rev().find_map(|envelope| match &envelope.event {
+        Event::HoldOpened(opened) if opened.hold == row.id.key => {
+            Some(opened.judged.iter().flat_map(|judged| judged.rules.clone()).collect())
+        }
+        Event::HoldEdited(edited) if edited.hold == row.id.key => Some(edited.judged.rules.clone()),
         _ => None,
     });
     last.unwrap_or_default()

@@ -276,7 +276,7 @@ impl Inboxes {
                 continue;
             }
             let view = if id.run == run.facts.id && self.log.may_see(who, &run.facts) {
-                self.reads.hold_view(who, snapshot, id).await
+                self.reads.views().hold_with_drift(who, snapshot, id).await
             } else {
                 self.reads.hold(who, id).await
             };

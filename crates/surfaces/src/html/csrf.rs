@@ -95,7 +95,8 @@ async fn pending(app: &App, who: &Principal) -> Option<PendingCount> {
         cursor: None,
         limit: PendingCount::MOST + 1,
     };
-    PendingCount::new(app.engine.reads().holds(who, list).await.ok()?.items.len())
+    let found = app.engine.reads().holds(who, list).await.ok()?;
+    PendingCount::of(found.items.iter().map(|row| row.kind))
 }
 
 /// The token of a request, or a new one.

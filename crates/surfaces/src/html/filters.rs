@@ -36,7 +36,12 @@ pub(super) fn id(text: String, address: Option<String>) -> Value {
     Value::from_safe_string(match address {
         Some(address) => {
             let address = HtmlEscape(&address).to_string();
-            format!("<a class=\"id\" href=\"{address}\" title=\"{whole}\" data-id=\"{whole}\">{inner}</a>")
+            // The link leads somewhere, so that the id has a button of its own to be copied by.
+            format!(
+                "<a class=\"id\" href=\"{address}\" title=\"{whole}\" data-id=\"{whole}\">{inner}</a>\
+                 <button type=\"button\" class=\"copy with-script\" data-copy=\"{whole}\" title=\"Copy {whole}\">\
+                 <span class=\"for-readers\">Copy {whole}</span></button>"
+            )
         }
         None => format!("<span class=\"id\" title=\"{whole}\" data-id=\"{whole}\">{inner}</span>"),
     })
@@ -72,8 +77,10 @@ mod tests {
     #[test]
     fn an_id_is_short_to_the_eye_and_whole_to_a_selection() {
         let short = id("run_0123456789abcdef".into(), Some("/runs/run_0123456789abcdef".into())).to_string();
+        let (link, button) = short.split_once("<button").unwrap();
+        assert!(button.contains("data-copy=\"run_0123456789abcdef\""), "{button}");
         let text: String =
-            short.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text).collect();
+            link.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text).collect();
         assert_eq!(text.replace('…', ""), "run_0123456789abcdef");
         assert!(short.contains("run_<span class=\"id-middle\">0123456789</span>"), "{short}");
         assert!(

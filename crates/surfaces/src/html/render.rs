@@ -12,10 +12,12 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, HtmlEscape, UndefinedBehavior, context, escape_formatter};
 use serde::Serialize;
+use standfast_core::hold::HoldKind;
 use standfast_engine::auth::{Identification, Principal};
 
 use super::csrf::{Extent, Token, once};
 use super::{assets, filters, markdown};
+use crate::labels;
 use crate::labels::hidden_characters::{is_hidden_in_lines, mark, visible};
 
 /// Work that a page may cost; far more than the longest timeline needs.
@@ -58,21 +60,34 @@ pub(crate) struct Site {
 pub(crate) struct PendingCount {
     /// As it is shown: `3`, or `20+`.
     shown: String,
+    /// The same by kind, in words.
+    kinds: String,
 }
 
 impl PendingCount {
     /// More than this is shown as so many and a plus, and not counted.
     pub(crate) const MOST: usize = 20;
 
-    /// So many, and what stands behind the number.
-    fn exactly(count: u64, more: &str) -> Option<PendingCount> {
-        (count > 0).then(|| PendingCount { shown: format!("{count}{more}") })
+    /// So many of each kind, and what stands behind the number.
+    fn exactly(counts: &[(HoldKind, u64)], more: &str) -> Option<PendingCount> {
+        let count: u64 = counts.iter().map(|(_, count)| count).sum();
+        (count > 0)
+            .then(|| PendingCount { shown: format!("{count}{more}"), kinds: labels::counted_kinds(counts) })
     }
 
-    /// None when there is nothing to count.
-    pub(crate) fn new(count: usize) -> Option<PendingCount> {
-        let shown = if count > Self::MOST { format!("{}+", Self::MOST) } else { count.to_string() };
-        (count > 0).then_some(PendingCount { shown })
+    /// Of the first ones that are pending, up to one more than are counted; none when there is nothing to count.
+    pub(crate) fn of(kinds: impl Iterator<Item = HoldKind>) -> Option<PendingCount> {
+        let mut counts: Vec<(HoldKind, u64)> = HoldKind::ALL.into_iter().map(|kind| (kind, 0)).collect();
+        let mut is_cut = false;
+        for (at, kind) in kinds.enumerate() {
+            is_cut = at >= Self::MOST;
+            let known = counts.iter_mut().find(|(known, _)| *known == kind).filter(|_| !is_cut);
+            known.into_iter().for_each(|(_, count)| *count += 1);
+        }
+        let counted = PendingCount::exactly(&counts, if is_cut { "+" } else { "" })?;
+        let kinds =
+            if is_cut { format!("The first {}: {}", Self::MOST, counted.kinds) } else { counted.kinds };
+        Some(PendingCount { kinds, ..counted })
     }
 }
 
@@ -91,8 +106,8 @@ impl Site {
     }
 
     /// The same where the page itself has counted what is pending.
-    pub(crate) fn with_pending(self, count: u64, more: &str) -> Site {
-        Site { pending: PendingCount::exactly(count, more), ..self }
+    pub(crate) fn with_pending(self, counts: &[(HoldKind, u64)], more: &str) -> Site {
+        Site { pending: PendingCount::exactly(counts, more), ..self }
     }
 
     /// The same on a server that others reach below a path.
@@ -243,6 +258,20 @@ mod tests {
         let shown =
             pages.render_named_str("x.html", "{{ t }}|{{ n }}", context! { t => "<\u{202e}", n => () });
         assert_eq!(shown.unwrap(), "&lt;⟨U+202E⟩|");
+    }
+
+    #[test]
+    fn what_is_pending_is_counted_by_kind() {
+        let counted = |approvals: usize, questions: usize| {
+            let approvals = std::iter::repeat_n(HoldKind::Approval, approvals);
+            PendingCount::of(approvals.chain(std::iter::repeat_n(HoldKind::Input, questions)))
+        };
+        let told = |count: Option<PendingCount>| count.map(|count| (count.shown, count.kinds));
+        assert_eq!(counted(0, 0), None);
+        assert_eq!(told(counted(1, 2)), Some(("3".into(), "1 approval, 2 questions".into())));
+        assert_eq!(told(counted(20, 0)), Some(("20".into(), "20 approvals".into())));
+        let many = Some(("20+".into(), "The first 20: 19 approvals, 1 question".into()));
+        assert_eq!(told(counted(19, 2)), many);
     }
 
     /// T17, T20: of 300 strings nothing is markup on a page but the marks of what is hidden.

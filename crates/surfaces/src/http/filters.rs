@@ -9,7 +9,7 @@ use standfast_core::name::{AgentName, BadName, SessionId, ToolName, UserId};
 use standfast_core::project::ResolutionKind;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::tool::preview::Risk;
-use standfast_engine::{DeadlineFilter, HistoryList, HoldAudience, HoldOrder, HoldSearch, RiskFilter};
+use standfast_engine::{DeadlineFilter, HistoryList, HoldListScope, HoldOrder, HoldSearch, RiskFilter};
 
 use super::{Problem, parse_rfc3339};
 
@@ -97,7 +97,7 @@ impl PendingFilters {
             audience: chosen(
                 "mine",
                 &self.mine,
-                &[("1", HoldAudience::Caller), ("0", HoldAudience::Anybody)],
+                &[("1", HoldListScope::Caller), ("0", HoldListScope::Anybody)],
             )?
             .unwrap_or_default(),
             order: chosen("sort", &self.sort, &[("age", HoldOrder::Age), ("deadline", HoldOrder::Deadline)])?
@@ -133,6 +133,13 @@ impl PendingFilters {
             ("mine", &self.mine),
             ("sort", &self.sort),
         ])
+    }
+
+    /// The filters with the place in the list: without the way back, which only the list itself needs.
+    pub(crate) fn place(&self) -> String {
+        let (filters, place) = (self.query(), written(&[("cursor", &self.cursor)]));
+        let all = [filters, place].into_iter().filter(|part| !part.is_empty());
+        all.collect::<Vec<_>>().join("&")
     }
 
     /// Whether anything is filtered by.

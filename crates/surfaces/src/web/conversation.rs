@@ -183,7 +183,7 @@ async fn show(
         for view in views {
             is_told |= failed.is_some_and(|failed| failed.hold == view.row.id);
             let action = decide_address(&address, &view.row.id.to_string());
-            let parts = WidgetParts { view: &view, action, now, tried: failed, who: Some(&who.user) };
+            let parts = WidgetParts { view: &view, action, now, tried: failed, who: &who.user };
             widgets.push((view.row.id, widget::previewed(app, parts).await));
         }
         let log = snapshot.log().await.map_err(EngineError::from)?;
@@ -256,7 +256,7 @@ async fn open_holds(app: &App, who: &Principal, snapshot: &Snapshot) -> Result<V
     let mut views = Vec::new();
     for hold in &run.state.holds {
         let id = standfast_core::id::HoldId { run: run.facts.id, key: hold.key };
-        views.push(app.engine.reads().hold_view(who, snapshot, id).await?);
+        views.push(app.engine.reads().views().hold_with_drift(who, snapshot, id).await?);
     }
     for (id, _) in app.engine.reads().holds_below(run).await? {
         match app.engine.reads().hold(who, id).await {

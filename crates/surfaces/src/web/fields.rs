@@ -1,23 +1,19 @@
 //! Answer schemas become forms: texts, numbers, booleans, choices and dates, objects of them, and lists of any of these, in
-//! the order they are written.
+//! the order they are written. References and alternatives are made plain before (`plain_schema.rs`).
 //!
 //! Anything else is answered as JSON in a text box. The form only helps: what was entered is put together as JSON text
 //! and the engine checks it against the whole schema; what is wrong is shown at its field.
 
-use std::fmt;
-
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use standfast_core::json::RawJson;
 
+pub(super) use super::plain_schema::Members;
+use super::plain_schema::{Definitions, PlainSchema};
 use crate::html::PostedForm;
 
 /// Keywords that make a schema more than fields.
-const NOT_A_FORM: [&str; 10] = [
-    "$ref",
-    "oneOf",
-    "anyOf",
-    "allOf",
+const NOT_A_FORM: [&str; 7] = [
+    "$dynamicRef",
     "not",
     "if",
     "patternProperties",
@@ -57,6 +53,11 @@ pub(super) struct Field {
     pub(super) kind: Kind,
     /// What browsers make of it: text, date, email, url.
     pub(super) input_type: &'static str,
+    /// How it is written, where that is not plain.
+    pub(super) hint: Option<&'static str>,
+    /// It must be there, and is `null` where nothing is entered.
+    #[serde(skip)]
+    is_null_when_empty: bool,
     /// The values of a choice, as JSON and as shown.
     #[serde(skip)]
     choices: Vec<RawJson>,
@@ -102,8 +103,10 @@ pub(super) enum Kind {
 impl AnswerForm {
     /// The form of a schema; none when it is more than fields.
     pub(super) fn read(schema: &RawJson) -> Option<AnswerForm> {
-        let mut count = 0;
-        let root = field("field", "", schema, FieldNeed::Yes, 0, &mut count)?;
+        let mut reader = Reader { definitions: Definitions::of(schema), count: 0 };
+        let root = reader.field("field", "", schema, FieldNeed::Yes, 0)?;
+        // Whoever sends nothing at all has not answered.
+        let root = Field { is_null_when_empty: false, ..root };
         let is_empty = root.kind == Kind::Object && root.fields.is_empty();
         (!is_empty).then_some(AnswerForm { root })
     }
@@ -170,6 +173,9 @@ impl Field {
 
     /// What was entered, as JSON; none when nothing was. What is not a number stays a text, for the schema to refuse.
     fn entered(&self, posted: &PostedForm) -> Option<RawJson> {
+        if self.is_null_when_empty && self.is_empty(posted) {
+            return RawJson::parse("null").ok();
+        }
         match self.kind {
             Kind::Object => {
                 if !self.is_required && self.is_blank(posted) {
@@ -237,6 +243,20 @@ impl Field {
                 let mut values = posted.all(&self.input).into_iter();
                 values.all(|value| value.trim().is_empty() || value == self.initial)
             }
+        }
+    }
+
+    /// Whether nothing at all was entered in it: of what has members, nothing beyond what stood there at first.
+    fn is_empty(&self, posted: &PostedForm) -> bool {
+        match self.kind {
+            Kind::Object | Kind::List => self.is_blank(posted),
+            Kind::Text
+            | Kind::Number
+            | Kind::Integer
+            | Kind::Boolean
+            | Kind::Choice
+            | Kind::Lines
+            | Kind::Several => posted.all(&self.input).iter().all(|value| value.trim().is_empty()),
         }
     }
 
@@ -318,106 +338,127 @@ struct FieldSchema {
     at_least: usize,
 }
 
-fn field(
-    input: &str,
-    name: &str,
-    schema: &RawJson,
-    needed: FieldNeed,
-    depth: usize,
-    count: &mut usize,
-) -> Option<Field> {
-    *count += 1;
-    let Members(members) = serde_json::from_str(schema.text()).ok()?;
-    let is_more = members.iter().any(|(name, _)| NOT_A_FORM.contains(&name.as_str()));
-    if is_more || depth > DEPTH_MAX || *count > FIELDS_MAX {
-        return None;
-    }
-    let read: FieldSchema = serde_json::from_str(schema.text()).ok()?;
-    let input = if depth == 0 && read.properties.is_none() { format!("{input}-0") } else { input.to_owned() };
-    let mut made = Field {
-        name: name.to_owned(),
-        label: read
-            .title
-            .clone()
-            .unwrap_or_else(|| if name.is_empty() { "Answer".into() } else { name.to_owned() }),
-        description: read.description.clone(),
-        is_required: needed == FieldNeed::Yes,
-        must_fill: needed == FieldNeed::Yes,
-        at_least: read.at_least,
-        kind: Kind::Text,
-        input_type: match read.format.as_deref() {
-            Some("date") => "date",
-            Some("email") => "email",
-            Some("uri") => "url",
-            Some(_) | None => "text",
-        },
-        choices: Vec::new(),
-        shown_choices: Vec::new(),
-        value: String::new(),
-        initial: String::new(),
-        taken: Vec::new(),
-        fields: Vec::new(),
-        entry: None,
-        pointer: String::new(),
-        problem: None,
-        input,
-    };
-    match (&read.choices, read.kind.as_deref(), &read.properties) {
-        (Some(choices), _, _) => {
-            made.choices(choices)?;
-            made.kind = Kind::Choice;
-        }
-        (None, Some("object") | None, Some(Members(properties))) => {
-            made.kind = Kind::Object;
-            made.fields = members_of(&made.input, properties, &read.required, depth, count)?;
-            if needed == FieldNeed::No {
-                made.fields.iter_mut().for_each(Field::may_be_left_out);
-            }
-        }
-        (None, Some("array"), None) => {
-            let mut entry = field(&made.input, "", read.items.as_ref()?, FieldNeed::Yes, depth + 1, count)?;
-            match entry.kind {
-                Kind::Text | Kind::Number | Kind::Integer => made.kind = Kind::Lines,
-                Kind::Choice => {
-                    made.choices(&entry.choices)?;
-                    made.kind = Kind::Several;
-                }
-                Kind::Object => made.kind = Kind::List,
-                Kind::Boolean | Kind::Lines | Kind::Several | Kind::List => return None,
-            }
-            entry.may_be_left_out();
-            made.entry = Some(Box::new(entry));
-            made.resize_if_list();
-        }
-        (None, Some("string"), None) => made.kind = Kind::Text,
-        (None, Some("number"), None) => made.kind = Kind::Number,
-        (None, Some("integer"), None) => made.kind = Kind::Integer,
-        (None, Some("boolean"), None) => made.kind = Kind::Boolean,
-        (None, _, _) => return None,
-    }
-    if let Some(default) = &read.default {
-        made.fill(default);
-    }
-    Some(made)
+/// Reads the fields of one schema.
+struct Reader {
+    definitions: Definitions,
+    /// Fields so far.
+    count: usize,
 }
 
-/// The fields of an object. A member that is required and not described cannot be entered.
-fn members_of(
-    input: &str,
-    properties: &[(String, RawJson)],
-    required: &[String],
-    depth: usize,
-    count: &mut usize,
-) -> Option<Vec<Field>> {
-    if !required.iter().all(|name| properties.iter().any(|(known, _)| known == name)) {
-        return None;
+impl Reader {
+    fn field(
+        &mut self,
+        input: &str,
+        name: &str,
+        schema: &RawJson,
+        needed: FieldNeed,
+        depth: usize,
+    ) -> Option<Field> {
+        self.count += 1;
+        let plain = PlainSchema::of(schema, &self.definitions)?;
+        let is_more = plain.members.iter().any(|(name, _)| NOT_A_FORM.contains(&name.as_str()));
+        if is_more || depth > DEPTH_MAX || self.count > FIELDS_MAX {
+            return None;
+        }
+        let read: FieldSchema = serde_json::from_str(&plain.text()).ok()?;
+        let is_null_when_empty = plain.is_nullable && needed == FieldNeed::Yes;
+        let needed = if plain.is_nullable { FieldNeed::No } else { needed };
+        let input =
+            if depth == 0 && read.properties.is_none() { format!("{input}-0") } else { input.to_owned() };
+        let mut made = Field {
+            name: name.to_owned(),
+            label: read
+                .title
+                .clone()
+                .unwrap_or_else(|| if name.is_empty() { "Answer".into() } else { name.to_owned() }),
+            description: read.description.clone(),
+            is_required: needed == FieldNeed::Yes,
+            must_fill: needed == FieldNeed::Yes,
+            at_least: read.at_least,
+            kind: Kind::Text,
+            input_type: match read.format.as_deref() {
+                Some("date") => "date",
+                Some("email") => "email",
+                Some("uri") => "url",
+                Some(_) | None => "text",
+            },
+            hint: (read.format.as_deref() == Some("date-time"))
+                .then_some("A date and time, such as 2026-11-20T09:30:00Z."),
+            is_null_when_empty,
+            choices: Vec::new(),
+            shown_choices: Vec::new(),
+            value: String::new(),
+            initial: String::new(),
+            taken: Vec::new(),
+            fields: Vec::new(),
+            entry: None,
+            pointer: String::new(),
+            problem: None,
+            input,
+        };
+        match (&read.choices, read.kind.as_deref(), &read.properties) {
+            (Some(choices), _, _) => {
+                made.choices(choices)?;
+                made.kind = Kind::Choice;
+                let titles = made.shown_choices.iter_mut().zip(plain.titles);
+                titles.for_each(|(shown, title)| *shown = title.unwrap_or_else(|| std::mem::take(shown)));
+            }
+            (None, Some("object") | None, Some(Members(properties))) => {
+                made.kind = Kind::Object;
+                made.fields = self.members(&made.input, properties, &read.required, depth)?;
+                if needed == FieldNeed::No {
+                    made.fields.iter_mut().for_each(Field::may_be_left_out);
+                }
+            }
+            (None, Some("array"), None) => {
+                let mut entry =
+                    self.field(&made.input, "", read.items.as_ref()?, FieldNeed::Yes, depth + 1)?;
+                match entry.kind {
+                    Kind::Text | Kind::Number | Kind::Integer => made.kind = Kind::Lines,
+                    Kind::Choice => {
+                        made.choices(&entry.choices)?;
+                        made.shown_choices.clone_from(&entry.shown_choices);
+                        made.kind = Kind::Several;
+                    }
+                    Kind::Object => made.kind = Kind::List,
+                    Kind::Boolean | Kind::Lines | Kind::Several | Kind::List => return None,
+                }
+                entry.may_be_left_out();
+                made.entry = Some(Box::new(entry));
+                made.resize_if_list();
+            }
+            (None, Some("string"), None) => made.kind = Kind::Text,
+            (None, Some("number"), None) => made.kind = Kind::Number,
+            (None, Some("integer"), None) => made.kind = Kind::Integer,
+            (None, Some("boolean"), None) => made.kind = Kind::Boolean,
+            (None, _, _) => return None,
+        }
+        if let Some(default) =
+            read.default.as_ref().filter(|default| !(plain.is_nullable && default.text() == "null"))
+        {
+            made.fill(default);
+        }
+        Some(made)
     }
-    let mut fields = Vec::with_capacity(properties.len());
-    for (at, (name, schema)) in properties.iter().enumerate() {
-        let needed = if required.contains(name) { FieldNeed::Yes } else { FieldNeed::No };
-        fields.push(field(&format!("{input}-{at}"), name, schema, needed, depth + 1, count)?);
+
+    /// The fields of an object. A member that is required and not described cannot be entered.
+    fn members(
+        &mut self,
+        input: &str,
+        properties: &[(String, RawJson)],
+        required: &[String],
+        depth: usize,
+    ) -> Option<Vec<Field>> {
+        if !required.iter().all(|name| properties.iter().any(|(known, _)| known == name)) {
+            return None;
+        }
+        let mut fields = Vec::with_capacity(properties.len());
+        for (at, (name, schema)) in properties.iter().enumerate() {
+            let needed = if required.contains(name) { FieldNeed::Yes } else { FieldNeed::No };
+            fields.push(self.field(&format!("{input}-{at}"), name, schema, needed, depth + 1)?);
+        }
+        Some(fields)
     }
-    Some(fields)
 }
 
 impl Field {
@@ -493,191 +534,5 @@ fn shown(json: &RawJson) -> String {
     serde_json::from_str::<String>(json.text()).unwrap_or_else(|_| json.text().to_owned())
 }
 
-/// The members of an object in the order they are written.
-pub(super) struct Members(pub(super) Vec<(String, RawJson)>);
-
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Members;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(InOrder)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(schema: &str) -> Option<AnswerForm> {
-        AnswerForm::read(&RawJson::parse(schema).unwrap())
-    }
-
-    const EXPENSE: &str = r#"{"type": "object", "required": ["amount", "paid"], "properties": {
-        "amount": {"type": "number", "title": "Amount"},
-        "currency": {"enum": ["EUR", "CHF", 3], "default": "CHF"},
-        "paid": {"type": "boolean"},
-        "count": {"type": "integer", "default": 9007199254740993},
-        "note": {"type": "string", "description": "for the books"}}}"#;
-
-    const ORDER: &str = r#"{"type": "object", "required": ["address", "items"], "properties": {
-        "address": {"type": "object", "required": ["zip"], "properties": {
-            "zip": {"type": "string"}, "gate": {"type": "object", "properties": {"code": {"type": "integer"}}}}},
-        "items": {"type": "array", "items": {"type": "object", "required": ["sku"], "properties": {
-            "sku": {"type": "string"}, "n": {"type": "integer", "default": 1}}}},
-        "tags": {"type": "array", "items": {"type": "string"}, "default": ["a", "b"]},
-        "days": {"type": "array", "items": {"enum": ["mon", "tue", "wed"]}, "default": ["tue"]}}}"#;
-
-    fn form(entered: &[(&str, &str)]) -> PostedForm {
-        let posted = entered.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        PostedForm::of(posted.collect())
-    }
-
-    fn answered(schema: &str, entered: &[(&str, &str)]) -> String {
-        read(schema).unwrap().answer(&form(entered)).unwrap().text().to_owned()
-    }
-
-    /// S4-17: a form from the expected schema, in its order.
-    #[test]
-    fn a_flat_schema_becomes_fields_in_its_order() {
-        let fields = read(EXPENSE).unwrap().into_fields();
-        let told: Vec<_> = fields
-            .iter()
-            .map(|field| (field.label.as_str(), field.kind, field.is_required, field.value.as_str()))
-            .collect();
-        let expected = [
-            ("Amount", Kind::Number, true, ""),
-            ("currency", Kind::Choice, false, "1"),
-            ("paid", Kind::Boolean, true, ""),
-            ("count", Kind::Integer, false, "9007199254740993"),
-            ("note", Kind::Text, false, ""),
-        ];
-        assert_eq!(told, expected);
-    }
-
-    #[test]
-    fn what_was_entered_becomes_json_with_its_own_spelling() {
-        let all = [
-            ("field-0", "12.50"),
-            ("field-1", "2"),
-            ("field-2", "true"),
-            ("field-3", "9007199254740993"),
-            ("field-4", "a \"b\"\r\nc"),
-        ];
-        assert_eq!(
-            answered(EXPENSE, &all),
-            r#"{"amount": 12.50, "currency": 3, "paid": true, "count": 9007199254740993, "note": "a \"b\"\nc"}"#
-        );
-        assert_eq!(answered(EXPENSE, &[("field-0", ""), ("field-1", ""), ("field-4", "")]), "{}");
-        let odd = [("field-0", "twelve"), ("field-2", "maybe")];
-        assert_eq!(answered(EXPENSE, &odd), r#"{"amount": "twelve"}"#);
-    }
-
-    /// S4-17: objects within objects, lists of objects, of texts and of choices.
-    #[test]
-    fn nested_schemas_become_nested_forms() {
-        let fields = read(ORDER).unwrap().into_fields();
-        let kinds: Vec<Kind> = fields.iter().map(|field| field.kind).collect();
-        assert_eq!(kinds, [Kind::Object, Kind::List, Kind::Lines, Kind::Several]);
-        assert_eq!(fields[0].fields[1].fields[0].input, "field-0-1-0");
-        assert_eq!(fields[1].fields[0].fields[1].value, "1");
-        assert_eq!((fields[2].value.as_str(), fields[3].taken.as_slice()), ("a\nb", &["1".to_owned()][..]));
-        let all = [
-            ("field-0-0", "8001"),
-            ("field-0-1-0", ""),
-            ("field-1-count", "3"),
-            ("field-1-0-0", "A"),
-            ("field-1-0-1", "2"),
-            ("field-1-1-0", ""),
-            ("field-1-1-1", "1"),
-            ("field-1-2-0", "C"),
-            ("field-2", "x\r\n\r\n y "),
-            ("field-3", "0"),
-            ("field-3", "2"),
-        ];
-        assert_eq!(
-            answered(ORDER, &all),
-            r#"{"address": {"zip": "8001"}, "items": [{"sku": "A", "n": 2}, {"sku": "C"}], "tags": ["x", "y"], "days": ["mon", "wed"]}"#
-        );
-    }
-
-    #[test]
-    fn a_list_grows_when_asked_and_keeps_what_was_entered() {
-        let mut order = read(ORDER).unwrap();
-        let posted = form(&[("decision", "more:field-1"), ("field-1-count", "2"), ("field-1-1-0", "B")]);
-        order.keep(&posted);
-        let entries = &order.into_fields()[1].fields;
-        assert_eq!((entries.len(), entries[1].fields[0].value.as_str()), (3, "B"));
-    }
-
-    #[test]
-    fn a_mistake_is_told_at_its_field() {
-        let posted = form(&[
-            ("field-0-0", "1"),
-            ("field-1-count", "3"),
-            ("field-1-0-0", "A"),
-            ("field-1-2-0", "C"),
-            ("field-1-2-1", "x"),
-        ]);
-        let blamed = |pointer: &str, text: &str| {
-            let mut order = read(ORDER).unwrap();
-            order.keep(&posted);
-            order.blame(&posted, pointer, text);
-            fn found(fields: &[Field]) -> Vec<String> {
-                let own =
-                    fields.iter().filter(|field| field.problem.is_some()).map(|field| field.input.clone());
-                own.chain(fields.iter().flat_map(|field| found(&field.fields))).collect()
-            }
-            found(&order.into_fields())
-        };
-        assert_eq!(blamed("/address/zip", "too short"), ["field-0-0"]);
-        assert_eq!(blamed("/items/1/n", "not an integer"), ["field-1-2-1"]);
-        assert_eq!(blamed("/address", "\"zip\" is a required property"), ["field-0-0"]);
-        assert_eq!(blamed("/tags/3", "too long"), ["field-2"]);
-    }
-
-    #[test]
-    fn one_value_needs_no_object() {
-        let one = read(r#"{"type": "integer"}"#).unwrap();
-        assert_eq!(one.answer(&form(&[("field-0", " 7 ")])).unwrap().text(), "7");
-        assert_eq!(one.answer(&PostedForm::default()), None);
-        let lines = read(r#"{"type": "array", "items": {"type": "string"}}"#).unwrap();
-        assert_eq!(lines.answer(&form(&[("field-0", "a\nb")])).unwrap().text(), r#"["a", "b"]"#);
-    }
-
-    #[test]
-    fn what_is_more_than_fields_is_not_read() {
-        let deep = (0..8).fold(r#"{"type": "string"}"#.to_owned(), |below, _| {
-            format!(r#"{{"type": "object", "properties": {{"a": {below}}}}}"#)
-        });
-        for schema in [
-            deep.as_str(),
-            r#"{"type": "array", "items": {"type": "array", "items": {"type": "string"}}}"#,
-            r#"{"type": "object"}"#,
-            r#"{"type": "object", "properties": {}}"#,
-            r#"{"properties": {"a": {"type": "object"}}}"#,
-            r#"{"properties": {"a": {"type": ["string", "null"]}}}"#,
-            r##"{"properties": {"a": {"type": "string", "$ref": "#/x"}}}"##,
-            r#"{"properties": {"a": {"type": "string"}}, "required": ["b"]}"#,
-            r#"{"properties": {"a": {"type": "string"}}, "anyOf": []}"#,
-            r#"{"properties": {"a": {"enum": [{}]}}}"#,
-            r#"{"properties": {"a": true}}"#,
-            "{}",
-        ] {
-            assert_eq!(read(schema), None, "{schema}");
-        }
-    }
-}
+mod tests;

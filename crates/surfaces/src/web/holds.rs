@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 use standfast_core::id::HoldId;
+use standfast_core::project::HoldRow;
 use standfast_engine::auth::Principal;
 use standfast_engine::{EngineError, HoldView, Snapshot};
 
@@ -20,14 +21,12 @@ use super::pages::hold::{self, DoneLine, FailedDecision, HoldPageParts, Queue};
 use super::pages::review::{self, ReviewPage, ReviewParts};
 use super::routes::{Browser, CallerOf, PAGES, hold_id, see_other};
 use super::widget::{self, WidgetFailure};
-use super::{forms, grants, people};
+use super::{forms, grants, people, queue};
 use crate::html::{Failure, PostedForm, Site, Token};
 use crate::http::filters::{PendingFilters, encoded, written};
 use crate::http::{App, Args, Segment};
 use crate::labels;
 
-/// Holds of a list that are looked through for the next one.
-const QUEUE: usize = 25;
 /// Holds that are decided together at most.
 const TOGETHER: usize = 50;
 
@@ -50,10 +49,10 @@ struct HoldArgs {
 }
 
 impl HoldArgs {
-    /// The list, as the address of the page has it: nothing but its filters.
+    /// The list, as the address of the page has it: nothing but its filters and the place in it.
     fn query(&self) -> String {
         let from = self.from.as_deref().and_then(filters);
-        from.map_or_else(String::new, |from| format!("?from={}", encoded(&from.query())))
+        from.map_or_else(String::new, |from| format!("?from={}", encoded(&from.place())))
     }
 }
 
@@ -148,7 +147,7 @@ async fn adjust(
 /// Which holds a review is of, and the list that they were chosen from.
 struct ReviewOf {
     holds: Vec<String>,
-    /// The filters of the list: nothing else gets into a link.
+    /// The filters of the list and the place in it: nothing else gets into a link.
     queue: String,
 }
 
@@ -251,13 +250,27 @@ fn check_number(holds: &[String]) -> Result<(), Failure> {
 
 /// The filters of a list, if they are some: nothing else gets into a link.
 fn queue_of(from: Option<&String>) -> String {
-    from.and_then(|from| filters(from)).map(|filters| filters.query()).unwrap_or_default()
+    from.and_then(|from| filters(from)).map(|filters| filters.place()).unwrap_or_default()
 }
 
 /// The filters that an address has.
 fn filters(query: &str) -> Option<PendingFilters> {
     let uri: Uri = format!("/?{query}").parse().ok()?;
     Query::<PendingFilters>::try_from_uri(&uri).ok().map(|Query(filters)| filters)
+}
+
+/// A hold; of one that is open also what is different now from when it was asked.
+async fn shown_now(
+    app: &App,
+    who: &Principal,
+    snapshot: &Snapshot,
+    id: HoldId,
+) -> Result<HoldView, EngineError> {
+    let reads = app.engine.reads();
+    match snapshot.run().hold(id.key) {
+        Some(_) => reads.views().hold_with_drift(who, snapshot, id).await,
+        None => reads.hold_view(who, snapshot, id).await,
+    }
 }
 
 /// Somebody who looks at pages.
@@ -278,10 +291,7 @@ impl Visitor<'_> {
         let Visitor { app, who, token } = self;
         let reads = app.engine.reads();
         let snapshot = reads.snapshot(who, id.run).await?;
-        let view = match snapshot.run().hold(id.key) {
-            Some(_) => reads.views().hold_with_drift(who, &snapshot, id).await?,
-            None => reads.hold_view(who, &snapshot, id).await?,
-        };
+        let view = shown_now(app, who, &snapshot, id).await?;
         let receipt = match view.row.closed {
             Some(_) => Some(reads.receipt_in(&snapshot, id).await?),
             None => None,
@@ -299,7 +309,7 @@ impl Visitor<'_> {
             log: snapshot.log().await.map_err(EngineError::from)?,
             preview: reads.views().preview(&view).await,
             receipt: receipt.as_ref(),
-            queue: self.queue(id, args.from.as_deref()).await?,
+            queue: self.queue(&view.row, args.from.as_deref()).await?,
             done: self.done(args.done.as_deref(), &snapshot).await?,
             grant_offer: grants::offer_of(app, who, &view, &snapshot).await,
             now: app.engine.clock().now(),
@@ -311,50 +321,40 @@ impl Visitor<'_> {
     }
 
     /// The list that a hold was opened from, and the hold behind it; the first one of the list where this is the last.
-    async fn queue(&self, id: HoldId, from: Option<&str>) -> Result<Option<Queue>, Failure> {
+    async fn queue(&self, row: &HoldRow, from: Option<&str>) -> Result<Option<Queue>, Failure> {
         let Some(filters) = from.and_then(filters) else { return Ok(None) };
-        let next = self.next_of(id, &filters).await?;
-        let query = filters.query();
-        Ok(Some(Queue { encoded: encoded(&query), query, next: next.map(|next| next.to_string()) }))
-    }
-
-    async fn next_of(&self, id: HoldId, filters: &PendingFilters) -> Result<Option<HoldId>, Failure> {
-        let engine = &self.app.engine;
-        let search = PendingFilters { cursor: String::new(), ..filters.clone() };
-        let search = search.search(engine.clock().now(), QUEUE)?;
-        let found = engine.reads().find_holds(self.who, &search).await?;
-        let ids: Vec<HoldId> =
-            found.items.iter().filter(|view| view.may_decide).map(|view| view.row.id).collect();
-        let behind = ids.iter().position(|known| *known == id).and_then(|at| ids.get(at + 1));
-        Ok(behind.or_else(|| ids.iter().find(|known| **known != id)).copied())
+        let walk = queue::walk(self.app, self.who, row, &filters).await?;
+        let (next, place) = walk.next.map(|next| (next.hold.to_string(), next.place)).unzip();
+        let encoded = encoded(place.as_ref().unwrap_or(&walk.here));
+        Ok(Some(Queue { query: walk.here, encoded, next }))
     }
 
     /// Where to go after a decision: to the next hold of the list, or to the page of this one.
     async fn after(&self, id: HoldId, posted: &PostedForm) -> Result<String, Failure> {
         let own = format!("/approve/{id}");
         let Some(filters) = posted.get("from").as_deref().and_then(filters) else { return Ok(own) };
+        let reads = self.app.engine.reads();
         let planned = posted.get("next").and_then(|next| next.parse::<HoldId>().ok());
-        let is_open = |view: &HoldView| view.row.closed.is_none() && view.may_decide;
         let planned = match planned {
-            Some(next) => self
-                .app
-                .engine
-                .reads()
-                .hold(self.who, next)
-                .await
-                .ok()
-                .filter(is_open)
-                .map(|view| view.row.id),
+            Some(next) => reads.hold(self.who, next).await.ok(),
             None => None,
         };
-        let next = match planned {
-            Some(next) => Some(next),
-            None => self.next_of(id, &filters).await?,
+        if let Some(next) = &planned
+            && next.row.closed.is_none()
+            && next.may_decide
+        {
+            let from = encoded(&filters.place());
+            return Ok(format!("/approve/{}?from={from}&done={id}", next.row.id));
+        }
+        // Somebody was faster with that one: the next one is behind it.
+        let behind = match planned {
+            Some(planned) => planned.row,
+            None => reads.hold(self.who, id).await?.row,
         };
-        let from = encoded(&filters.query());
-        Ok(match next {
-            Some(next) => format!("/approve/{next}?from={from}&done={id}"),
-            None => format!("{own}?from={from}"),
+        let walk = queue::walk(self.app, self.who, &behind, &filters).await?;
+        Ok(match walk.next.filter(|next| next.hold != id) {
+            Some(next) => format!("/approve/{}?from={}&done={id}", next.hold, encoded(&next.place)),
+            None => format!("{own}?from={}", encoded(&filters.place())),
         })
     }
 
@@ -402,7 +402,8 @@ impl Visitor<'_> {
     ) -> Result<Vec<(HoldId, review::ReviewItem)>, Failure> {
         check_number(&of.holds)?;
         let (reads, query) = (self.app.engine.reads(), of.query());
-        let parts = ReviewParts { query: &query, tried, now: self.app.engine.clock().now() };
+        let now = self.app.engine.clock().now();
+        let parts = ReviewParts { query: &query, tried, who: &self.who.user, now };
         let mut items: Vec<(HoldId, review::ReviewItem)> = Vec::new();
         for text in &of.holds {
             let id = hold_id(text)?;
@@ -410,7 +411,7 @@ impl Visitor<'_> {
                 continue;
             }
             let snapshot = reads.snapshot(self.who, id.run).await?;
-            let view = reads.hold_view(self.who, &snapshot, id).await?;
+            let view = shown_now(self.app, self.who, &snapshot, id).await?;
             let preview = reads.views().preview(&view).await;
             items.push((id, review::item(&view, preview, &parts)));
         }

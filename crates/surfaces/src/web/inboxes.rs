@@ -225,11 +225,8 @@ async fn show(
         for view in &task.waits_for {
             let action = format!("{address}/holds/{}", view.row.id);
             widgets.push(
-                widget::previewed(
-                    app,
-                    WidgetParts { view, action, now, tried: failed, who: Some(&who.user) },
-                )
-                .await,
+                widget::previewed(app, WidgetParts { view, action, now, tried: failed, who: &who.user })
+                    .await,
             );
         }
         tasks.push(task_item(task, widgets, now));

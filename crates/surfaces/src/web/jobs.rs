@@ -31,6 +31,8 @@ pub(super) fn routes() -> Router<App> {
 #[derive(Debug, Serialize)]
 struct JobsPage {
     jobs: Vec<JobItem>,
+    /// How many are outstanding, where the page shows the first of them.
+    count: Option<String>,
     is_over: bool,
     next: Option<String>,
 }
@@ -74,7 +76,10 @@ async fn jobs(
     let found = app.engine.jobs().list(&who, list).await?;
     let now = app.engine.clock().now();
     let over = if args.over { "over=true&" } else { "" };
+    let is_first = !args.over && args.cursor.is_none() && !found.items.is_empty();
+    let more = if found.next.is_some() { "+" } else { "" };
     let page = JobsPage {
+        count: is_first.then(|| format!("{}{more}", found.items.len())),
         jobs: found.items.iter().map(|view| item(view, now)).collect(),
         is_over: args.over,
         next: found.next.map(|next| format!("/jobs?{over}cursor={next}")),

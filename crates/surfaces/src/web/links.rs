@@ -60,8 +60,6 @@ struct LinkPage {
     audience: String,
     link_ends: ShownInstant,
     risk: Option<&'static str>,
-    votes: Option<VotesShown>,
-    deciders: String,
     decided: Option<LinkDecision>,
     /// What went wrong with the decision that was just tried.
     notice: Option<LinkNotice>,
@@ -69,13 +67,6 @@ struct LinkPage {
     why_not: Option<String>,
     nonce: String,
     form_token: String,
-}
-
-#[derive(Debug, Serialize)]
-struct VotesShown {
-    have: usize,
-    needed: u32,
-    by: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -208,15 +199,10 @@ impl<'a> Visit<'a> {
         let settings = self.app.engine.settings();
         let form_token = settings.links.as_ref().and_then(|links| links.keys.form_token(self.token, &nonce));
         let address = format!("{}/link/{}", self.base, self.token);
-        let votes = view.open.as_ref().filter(|open| open.has_quorum()).map(|open| VotesShown {
-            have: open.votes.len(),
-            needed: u32::try_from(open.votes.len()).unwrap_or(u32::MAX).saturating_add(open.votes_missing()),
-            by: open.votes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-        });
         let page = LinkPage {
             hold: widget::previewed(
                 self.app,
-                WidgetParts { view, action: address, now, tried: tried.as_ref(), who: None },
+                WidgetParts { view, action: address, now, tried: tried.as_ref(), who: &link.audience },
             )
             .await,
             id: row.id.to_string(),
@@ -225,8 +211,6 @@ impl<'a> Visit<'a> {
             audience: link.audience.to_string(),
             link_ends: ShownInstant::new(link.expires_at, now),
             risk: super::pages::call::risk(view.risk).map(|risk| risk.text),
-            votes,
-            deciders: view.deciders.clone(),
             decided: row.closed.as_ref().map(|closed| LinkDecision {
                 what: labels::decision(Some(row.kind), closed.how),
                 by: labels::actor(&closed.by),

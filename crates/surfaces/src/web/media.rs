@@ -15,6 +15,8 @@ use crate::http::filters::encoded;
 
 /// Files that a page lists.
 const FOUND_MAX: usize = 20;
+/// Characters of a text file that stand on the page.
+const PREVIEW_MAX: usize = 4_000;
 /// Types that a browser shows as a picture. Scripts of an SVG do not run in an `img`.
 const PICTURES: [&str; 6] =
     ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/svg+xml"];
@@ -28,23 +30,43 @@ pub(super) struct Media {
     pub(super) bytes: usize,
     pub(super) is_picture: bool,
     pub(super) href: String,
+    /// How a text begins.
+    pub(super) text: Option<TextPreview>,
+}
+
+/// The beginning of a text file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct TextPreview {
+    pub(super) begins: String,
+    /// Characters that are not shown.
+    pub(super) left_out: usize,
+}
+
+/// The files of a call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(super) struct FilesFound {
+    pub(super) files: Vec<Media>,
+    /// How many there are beside those.
+    pub(super) more: usize,
 }
 
 /// The files of a JSON text; `base` is the path of the route that serves them.
-pub(super) fn find(json: &str, base: &str) -> Vec<Media> {
-    let mut found = Vec::new();
+pub(super) fn find(json: &str, base: &str) -> FilesFound {
+    let mut found = FilesFound::default();
     if let Ok(value) = serde_json::from_str::<Value>(json) {
         walk(&value, &mut String::new(), base, &mut found);
     }
     found
 }
 
-fn walk(value: &Value, place: &mut String, base: &str, found: &mut Vec<Media>) {
-    if found.len() >= FOUND_MAX {
-        return;
-    }
+fn walk(value: &Value, place: &mut String, base: &str, found: &mut FilesFound) {
     if let Some((media_type, bytes)) = decoded(value) {
-        found.push(Media {
+        if found.files.len() >= FOUND_MAX {
+            found.more += 1;
+            return;
+        }
+        found.files.push(Media {
+            text: preview(&media_type, &bytes),
             place: place.clone(),
             is_picture: PICTURES.contains(&media_type.as_str()),
             href: format!("{base}?at={}", encoded(place)),
@@ -65,6 +87,15 @@ fn walk(value: &Value, place: &mut String, base: &str, found: &mut Vec<Media>) {
         walk(value, place, base, found);
         place.truncate(length);
     }
+}
+
+/// How a file begins that is text by its type and by its bytes.
+fn preview(media_type: &str, bytes: &[u8]) -> Option<TextPreview> {
+    let is_text =
+        media_type.starts_with("text/") || media_type == "application/json" || media_type.ends_with("+json");
+    let text = std::str::from_utf8(bytes).ok().filter(|_| is_text)?;
+    let left_out = text.chars().count().saturating_sub(PREVIEW_MAX);
+    Some(TextPreview { begins: text.chars().take(PREVIEW_MAX).collect(), left_out })
 }
 
 fn escaped(name: &str) -> String {
@@ -126,13 +157,36 @@ mod tests {
     fn pictures_and_files_are_found_where_they_stand() {
         let json = r#"{"a/b": "data:image/png;base64,aGVsbG8=", "l": [{"mimeType": "application/pdf", "data": "aGk="}],
                        "no": "data:image/png,hello", "neither": {"data": "aGk="}}"#;
-        let found = find(json, "/x");
+        let FilesFound { files: found, more } = find(json, "/x");
+        assert_eq!(more, 0);
         let told: Vec<_> = found.iter().map(|one| (one.place.as_str(), one.bytes, one.is_picture)).collect();
         assert_eq!(told, [("/a~1b", 5, true), ("/l/0", 2, false)]);
         assert_eq!(found[0].href, "/x?at=%2Fa~1b");
         assert!(serve(json, "/l/0").is_ok());
         assert!(serve(json, "/no").is_err());
         assert!(serve(json, "/nothing").is_err());
+    }
+
+    #[test]
+    fn a_text_is_shown_as_far_as_it_is_short_and_further_files_are_counted() {
+        let long = STANDARD.encode("é".repeat(PREVIEW_MAX + 7));
+        let short = STANDARD.encode("{\"a\": 1}");
+        let bytes = STANDARD.encode([0xff, 0xfe]);
+        let json = serde_json::json!({
+            "a": format!("data:text/csv;base64,{long}"),
+            "b": {"mimeType": "application/json", "data": short},
+            "c": format!("data:text/plain;base64,{bytes}"),
+            "d": "data:application/pdf;base64,aGk=",
+        });
+        let found = find(&json.to_string(), "/x").files;
+        let begins: Vec<_> = found
+            .iter()
+            .map(|file| file.text.as_ref().map(|text| (text.begins.chars().count(), text.left_out)))
+            .collect();
+        assert_eq!(begins, [Some((PREVIEW_MAX, 7)), Some((8, 0)), None, None]);
+        let many = vec!["data:text/plain;base64,aGk="; FOUND_MAX + 3];
+        let FilesFound { files, more } = find(&serde_json::json!(many).to_string(), "/x");
+        assert_eq!((files.len(), more), (FOUND_MAX, 3));
     }
 
     /// T20: whatever it says it is, it is shown as a picture or not at all, and nothing in it runs.

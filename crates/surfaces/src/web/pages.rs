@@ -9,8 +9,10 @@ mod context;
 pub(super) mod conversation;
 pub(super) mod history;
 pub(super) mod hold;
+mod message;
 pub(super) mod review;
 pub(super) mod run;
+pub(super) mod stakes;
 pub(super) mod waiting;
 
 use serde::Serialize;

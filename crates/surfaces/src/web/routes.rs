@@ -17,7 +17,7 @@ use standfast_core::id::{HoldId, RunId};
 use standfast_core::name::{AgentName, BadName, SessionId, UserId};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{Principal, Scope};
-use standfast_engine::{EngineError, HistoryList, HoldList, HoldListPart, RunList};
+use standfast_engine::{EngineError, ExportedData, HistoryList, HoldList, HoldListPart, RunList};
 
 use super::pages::charts::{self, ChartRows, Figures, Partial};
 use super::pages::history::{self, ExportedHold};
@@ -63,6 +63,8 @@ pub(super) static PAGES: LazyLock<Templates> = LazyLock::new(|| {
         ("grants.html", include_str!("templates/grants.html")),
         ("grant_offer.html", include_str!("templates/grant_offer.html")),
         ("receipt.html", include_str!("templates/receipt.html")),
+        ("stakes.html", include_str!("templates/stakes.html")),
+        ("parts.html", include_str!("templates/parts.html")),
         ("people.html", include_str!("templates/people.html")),
         ("review.html", include_str!("templates/review.html")),
         ("history.html", include_str!("templates/history.html")),
@@ -139,7 +141,7 @@ async fn waiting(
     let counts = engine.reads().pending_counts(&who, COUNTED).await?;
     let is_cut = !who.sees_all() && counts.iter().map(|(_, count)| count).sum::<u64>() >= COUNTED;
     let page = waiting::page(&filters, &found, (&counts, is_cut), &engine.settings(), now);
-    let site = Site::of(&who, &token).with_pending(page.total, page.more);
+    let site = Site::of(&who, &token).with_pending(&counts, page.more);
     Ok(PAGES.page(StatusCode::OK, "waiting.html", &site, &page))
 }
 
@@ -344,6 +346,7 @@ async fn history_csv(
     Args(filters): Args<HistoryFilters>,
 ) -> Result<Response, Failure> {
     let (rows, next) = exported(&app, &who, &filters).await?;
+    app.engine.record_export(&who, ExportedData::HistoryCsv, rows.len()).await?;
     let headers = [
         (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
         (header::CONTENT_DISPOSITION, "attachment; filename=\"history.csv\""),
@@ -362,6 +365,7 @@ async fn history_json(
         next_cursor: Option<String>,
     }
     let (holds, next) = exported(&app, &who, &filters).await?;
+    app.engine.record_export(&who, ExportedData::HistoryJson, holds.len()).await?;
     let disposition = [(header::CONTENT_DISPOSITION, "attachment; filename=\"history.json\"")];
     let body = Json(History { holds, next_cursor: next.map(|next| next.to_string()) });
     Ok((disposition, body).into_response())

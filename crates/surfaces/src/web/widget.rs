@@ -21,6 +21,7 @@ use super::json_view::DataShown;
 use super::pages::ShownInstant;
 use super::pages::call::{self, CallShown, EDIT_MAX};
 use super::pages::hold::readable;
+use super::pages::stakes::{self, Stakes};
 use crate::html::{Failure, PostedForm};
 use crate::http::App;
 use crate::labels::hidden_characters::{count_hidden, escaped_json};
@@ -31,7 +32,7 @@ pub(super) struct Widget {
     id: String,
     kind: &'static str,
     title: String,
-    reason: Option<String>,
+    stakes: Stakes,
     question: Option<String>,
     data: Option<DataShown>,
     tool: Option<String>,
@@ -132,8 +133,8 @@ pub(super) struct WidgetParts<'a> {
     pub(super) now: Timestamp,
     /// A decision that was just tried, of this hold or another.
     pub(super) tried: Option<&'a WidgetFailure>,
-    /// Who looks; none where the page says itself who has agreed.
-    pub(super) who: Option<&'a UserId>,
+    /// Who looks, and decides.
+    pub(super) who: &'a UserId,
 }
 
 /// The widget of a hold, with what its tool says that the call would do.
@@ -151,30 +152,23 @@ pub(super) fn widget(parts: WidgetParts<'_>, preview: Option<CallPreview>) -> Wi
     let is_asked = row.kind == HoldKind::Input;
     let arguments = view.arguments.as_ref().filter(|_| !is_asked).map(|json| readable(json.text()));
     let (question, data) = (inline(&ask.question), inline(&ask.data));
-    let texts = [&ask.reason, &question, &data, &arguments];
-    let hidden = texts.into_iter().flatten().chain(&ask.options).map(|text| count_hidden(text)).sum();
+    let (title, stakes) = (stakes::title(view), Stakes::of(view, who, now));
+    let texts = [&question, &data, &arguments].into_iter().flatten().chain(&ask.options);
+    let hidden = texts.map(|text| count_hidden(text)).sum::<usize>() + stakes.hidden();
     let tool = row.tool.as_ref().map(ToString::to_string);
-    let name = tool.clone().unwrap_or_else(|| "The run".into());
     Widget {
         id: row.id.to_string(),
         kind: call::kind(view),
-        title: match row.kind {
-            _ if view.ask.child.is_some() => format!("A sub-run works on {name}"),
-            HoldKind::Approval => format!("Approve {name}?"),
-            HoldKind::Input => question.clone().unwrap_or_else(|| "The agent asks for input".into()),
-            HoldKind::External => format!("Waiting for the result of {name}"),
-            HoldKind::Auth => format!("{name} needs a login"),
-            HoldKind::Recovery => format!("Did {name} take effect?"),
-        },
-        reason: ask.reason.clone(),
-        question: question.filter(|_| !is_asked),
+        question: question.filter(|question| *question != title),
+        title,
+        stakes,
         data: ask.data.as_ref().and_then(DataShown::of),
         shown: call::shown(view, preview, now).filter(|_| !is_asked),
         tool: tool.filter(|_| !is_asked),
         hidden,
         is_final: view.risk == Some(Risk::Destructive) && row.kind == HoldKind::Approval,
         needs_care: call::care(view.risk),
-        has_agreed: who.is_some_and(|who| call::has_agreed(view, who)),
+        has_agreed: call::has_agreed(view, who),
         is_asked_by_server: view.is_asked_by_server,
         why_not: view.why_not.as_ref().map(ToString::to_string),
         digest: row.digest.map(|digest| digest.to_string()).unwrap_or_default(),

@@ -422,14 +422,15 @@ addEventListener('click', (event) => {
   for (const box of boxes) box.checked = !isAll;
 });
 
-// ---- Ids are copied by a click, where they are no links.
+// ---- Ids are copied by a click; beside those that are links stands a button.
 
 addEventListener('click', async (event) => {
-  const id = event.target instanceof Element ? event.target.closest('span.id[data-id]') : null;
-  if (!(id instanceof HTMLElement) || !id.dataset.id) return;
+  const place = event.target instanceof Element ? event.target.closest('span.id[data-id], [data-copy]') : null;
+  const id = place instanceof HTMLElement ? place.dataset.copy ?? place.dataset.id : undefined;
+  if (!id) return;
   try {
-    await navigator.clipboard.writeText(id.dataset.id);
-    say(`Copied ${id.dataset.id}`, { forMs: 3_000 });
+    await navigator.clipboard.writeText(id);
+    say(`Copied ${id}`, { forMs: 3_000 });
   } catch { /* The whole id is selected by the click, and can be copied by hand. */ }
 });
 

@@ -94,6 +94,8 @@ fn held(kind: HoldKind, call: u32) -> HoldView {
         why_not: None,
         deciders: String::new(),
         demands: Vec::new(),
+        rules: Vec::new(),
+        driver: standfast_core::event::Driver::Loop,
         drift: Vec::new(),
         needs_sign_in: None,
         may_log_in: false,

@@ -13,7 +13,7 @@ use super::ShownInstant;
 use crate::labels;
 use crate::web::diff::{self, Diff};
 use crate::web::json_view;
-use crate::web::media::{self, Media};
+use crate::web::media::{self, FilesFound};
 
 /// Bytes of arguments from which on a summary comes first.
 const BIG: usize = 4_000;
@@ -42,7 +42,7 @@ pub(in crate::web) struct CallShown {
     is_big: bool,
     /// The bytes, where they are few.
     raw: Option<String>,
-    media: Vec<Media>,
+    media: FilesFound,
 }
 
 #[derive(Debug, Serialize)]

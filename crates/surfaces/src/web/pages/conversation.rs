@@ -7,11 +7,12 @@ use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Event, Outcome};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, HoldKey, RunId};
-use standfast_core::message::{Message, ToolResult};
+use standfast_core::message::ToolResult;
 use standfast_core::project::ResolutionKind;
 use standfast_core::run::{Run, Status, WaitKind, status};
 use standfast_core::time::Timestamp;
 
+use super::message::{self, MessagePart};
 use super::{ShownInstant, tone};
 use crate::labels;
 use crate::web::addresses;
@@ -110,6 +111,8 @@ struct Item {
     who: String,
     at: Option<ShownInstant>,
     text: String,
+    /// What was said beside the words.
+    parts: Vec<MessagePart>,
     /// What belongs to it and is longer than a line.
     more: Option<String>,
     href: Option<String>,
@@ -228,13 +231,17 @@ pub(in crate::web) fn run(parts: RunParts<'_>, mut widgets: Vec<(HoldId, Widget)
             who,
             at: Some(ShownInstant::new(*at, now)),
             text,
+            parts: Vec::new(),
             more: None,
             href: None,
             widget: None,
         };
         match event {
             Event::MessageReceived(said) | Event::MessageQueued(said) => {
-                items.push(item(ItemKind::Person, labels::actor(actor), words(&said.message)));
+                let parts = message::parts(&said.message);
+                let text =
+                    if parts.is_empty() { message::words(&said.message) } else { said.message.words() };
+                items.push(Item { parts, ..item(ItemKind::Person, labels::actor(actor), text) });
             }
             Event::ModelReplied(replied) => {
                 let agent = run.facts.agent.to_string();
@@ -312,6 +319,7 @@ pub(in crate::web) fn run(parts: RunParts<'_>, mut widgets: Vec<(HoldId, Widget)
         who: String::new(),
         at: None,
         text: String::new(),
+        parts: Vec::new(),
         more: None,
         href: None,
         widget: Some(widget),
@@ -332,15 +340,10 @@ fn shorten(items: &mut Vec<Item>) -> usize {
     before - items.len()
 }
 
-fn words(message: &Message) -> String {
-    let words = message.words();
-    if words.is_empty() { "(a message without text)".into() } else { words }
-}
-
 /// What a run was asked first, as a title.
 fn first_words(log: &[Envelope]) -> String {
     let said = log.iter().find_map(|envelope| match &envelope.event {
-        Event::MessageReceived(said) | Event::MessageQueued(said) => Some(words(&said.message)),
+        Event::MessageReceived(said) | Event::MessageQueued(said) => Some(message::words(&said.message)),
         _ => None,
     });
     let said = said.unwrap_or_else(|| "(contents erased)".into());

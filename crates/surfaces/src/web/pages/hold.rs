@@ -6,7 +6,7 @@
 use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::event::Envelope;
-use standfast_core::hold::{Escalation, Finding, HoldKind};
+use standfast_core::hold::{Escalation, HoldKind};
 use standfast_core::name::UserId;
 use standfast_core::project::HoldClosure;
 use standfast_core::receipt::{CallReceipt, Receipt};
@@ -18,16 +18,14 @@ use standfast_engine::tool::preview::CallPreview;
 
 use super::ShownInstant;
 use super::call::{self, CallShown, RiskShown};
-use super::context::{self, Consequences, Conversation};
+use super::context::{self, Conversation};
+use super::stakes::{self, Stakes};
 use crate::html::{Failure, PostedForm};
 use crate::http::filters::encoded;
 use crate::labels;
 use crate::labels::hidden_characters::{count_hidden, escaped_json};
 use crate::web::fields::{AnswerForm, Field};
 use crate::web::json_view::DataShown;
-
-/// Characters of a question that is the title of its page; a longer one stands below.
-const TITLE_MAX: usize = 200;
 
 /// The page.
 #[derive(Debug, Serialize)]
@@ -52,17 +50,11 @@ pub(in crate::web) struct HoldPage {
     /// What was just decided.
     done: Option<DoneLine>,
     conversation: Conversation,
-    consequences: Option<Consequences>,
-    deciders: String,
+    stakes: Stakes,
     /// Why whoever looks may not decide it.
     why_not: Option<String>,
     /// How lately whoever looks must have signed in to approve it, and where they do that.
     fresh_sign_in: Option<FreshSignIn>,
-    /// What is different now from when it was asked.
-    drift: Vec<String>,
-    /// What read-only calls found that were made before it was asked.
-    findings: Vec<FindingShown>,
-    reason_label: &'static str,
     unknown_because: String,
     risk: Option<RiskShown>,
     /// Why no single key approves it.
@@ -74,7 +66,6 @@ pub(in crate::web) struct HoldPage {
     shown: Option<CallShown>,
     /// What went wrong with the decision that was just tried.
     notice: Option<Notice>,
-    reason: Option<String>,
     question: Option<String>,
     prompt: Option<String>,
     data: Option<DataShown>,
@@ -87,7 +78,6 @@ pub(in crate::web) struct HoldPage {
     call: Option<Call>,
     /// How many hidden characters the page shows as marks.
     hidden: usize,
-    votes: Option<Votes>,
     digest: String,
     revision: u32,
     form: Form,
@@ -111,23 +101,6 @@ struct ParentRun {
 struct Notice {
     title: String,
     text: String,
-}
-
-/// What a read-only call found.
-#[derive(Debug, Serialize)]
-struct FindingShown {
-    tool: String,
-    arguments: String,
-    result: String,
-    /// Whether it could not be asked.
-    fails: bool,
-}
-
-impl FindingShown {
-    fn of(found: &Finding) -> FindingShown {
-        let Finding { tool, arguments, result, fails, digest: _ } = found.clone();
-        FindingShown { tool, arguments, result, fails }
-    }
 }
 
 /// The call that waits.
@@ -156,14 +129,6 @@ pub(in crate::web) struct Queue {
 pub(in crate::web) struct DoneLine {
     pub(in crate::web) id: String,
     pub(in crate::web) what: String,
-}
-
-/// Where several people must agree.
-#[derive(Debug, Serialize)]
-struct Votes {
-    have: usize,
-    needed: u32,
-    by: Vec<String>,
 }
 
 /// What whoever may decide can do beside deciding.
@@ -312,12 +277,10 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         digest_short: row.digest.map(|digest| digest.to_string().chars().take(8).collect()),
     });
     let (question, data, interim) = (inline(&ask.question), inline(&ask.data), inline(&ask.interim));
-    let title = title(view);
+    let (title, stakes) = (stakes::title(view), Stakes::of(view, who, now));
     let arguments = view.arguments.as_ref().map(|arguments| readable(arguments.text()));
-    let texts = [&ask.reason, &question, &data, &interim, &arguments];
-    let found = ask.stakes.findings.iter().flat_map(|found| [&found.arguments, &found.result]);
-    let texts = texts.iter().copied().flatten().chain(&ask.options).chain(found);
-    let hidden = texts.map(|text| count_hidden(text)).sum();
+    let texts = [&question, &data, &interim, &arguments].into_iter().flatten().chain(&ask.options);
+    let hidden = texts.map(|text| count_hidden(text)).sum::<usize>() + stakes.hidden();
     let decided = row.closed.as_ref().map(|closed| decided(view, closed, receipt, now));
     HoldPage {
         id: row.id.to_string(),
@@ -339,13 +302,9 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         queue,
         done,
         conversation: context::conversation(run, view, log, root),
-        consequences: context::consequences(run, view, who, now),
-        deciders: view.deciders.clone(),
+        stakes,
         why_not: view.why_not.as_ref().map(ToString::to_string),
         fresh_sign_in: view.needs_sign_in.map(|max_age| FreshSignIn::of(view, max_age)),
-        drift: view.drift.iter().map(|drift| drift.text.clone()).collect(),
-        findings: ask.stakes.findings.iter().map(FindingShown::of).collect(),
-        reason_label: context::reason_label(view),
         unknown_because: labels::unknown_because(view.unknown_because.as_ref()),
         risk: call::risk(view.risk),
         needs_care: call::care(view.risk),
@@ -355,7 +314,6 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         notice: tried
             .and_then(|tried| tried.failure.as_ref())
             .map(|failure| Notice { title: failure.title.clone(), text: failure.text.clone() }),
-        reason: ask.reason.clone(),
         question: question.filter(|question| *question != title),
         title,
         prompt: own_prompt(view),
@@ -366,11 +324,6 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         external_ref: ask.external_ref.clone(),
         call,
         hidden,
-        votes: run.hold(row.id.key).filter(|hold| hold.has_quorum()).map(|hold| Votes {
-            have: hold.votes.len(),
-            needed: u32::try_from(hold.votes.len()).unwrap_or(u32::MAX).saturating_add(hold.votes_missing()),
-            by: hold.votes.iter().map(ToString::to_string).collect(),
-        }),
         digest: row.digest.map(|digest| digest.to_string()).unwrap_or_default(),
         revision: row.revision,
         form: form(view, tried),
@@ -425,29 +378,6 @@ fn login(view: &HoldView) -> Option<String> {
     let data = view.ask.data.as_ref().and_then(Body::inline)?;
     let has_address = view.row.kind == HoldKind::Auth && data.contains(r#""auth_url""#);
     has_address.then(|| format!("/login/{}", view.row.id))
-}
-
-fn title(view: &HoldView) -> String {
-    let tool = view.row.tool.as_ref().map_or_else(|| "The run".to_owned(), ToString::to_string);
-    match view.row.kind {
-        _ if view.ask.child.is_some() => format!("A sub-run works on {tool}"),
-        HoldKind::Approval => format!("Approve {tool}?"),
-        HoldKind::Input => {
-            let question = view.ask.question.as_ref().and_then(Body::inline);
-            let short = question.filter(|question| question.chars().count() <= TITLE_MAX);
-            let asks = || {
-                if view.is_asked_by_server {
-                    "This run cannot go on".to_owned()
-                } else {
-                    format!("{} asks for input", view.row.agent)
-                }
-            };
-            short.map_or_else(asks, str::to_owned)
-        }
-        HoldKind::External => format!("Waiting for the result of {tool}"),
-        HoldKind::Auth => format!("{tool} needs a login"),
-        HoldKind::Recovery => format!("Did {tool} take effect?"),
-    }
 }
 
 /// The text that the tool's owner wrote for approvers; the usual one says nothing that the page does not.

@@ -5,12 +5,14 @@
 
 use serde::Serialize;
 use standfast_core::hold::HoldKind;
+use standfast_core::name::UserId;
 use standfast_core::time::Timestamp;
 use standfast_engine::HoldView;
 use standfast_engine::tool::preview::CallPreview;
 
+use super::ShownInstant;
 use super::call::{self, CallShown, RiskShown};
-use super::{ShownInstant, waiting};
+use super::stakes::{self, Stakes};
 use crate::labels;
 use crate::web::widget::{self, Widget, WidgetFailure, WidgetParts};
 
@@ -38,7 +40,7 @@ pub(in crate::web) struct ReviewItem {
     title: String,
     agent: String,
     opened: ShownInstant,
-    reason: Option<String>,
+    stakes: Stakes,
     risk: Option<RiskShown>,
     shown: Option<CallShown>,
     needs_care: Option<&'static str>,
@@ -61,6 +63,8 @@ pub(in crate::web) struct ReviewParts<'a> {
     /// Its holds and the list that they are from, as an address has them.
     pub(in crate::web) query: &'a str,
     pub(in crate::web) tried: Option<&'a WidgetFailure>,
+    /// Who looks.
+    pub(in crate::web) who: &'a UserId,
     pub(in crate::web) now: Timestamp,
 }
 
@@ -90,7 +94,7 @@ pub(in crate::web) fn item(
     let may_answer = view.may_decide && view.needs_sign_in.is_none();
     let widget = (is_question && row.closed.is_none() && may_answer).then(|| {
         let action = format!("/review/{}?{}", row.id, review.query);
-        widget::widget(WidgetParts { view, action, now, tried: review.tried, who: None }, None)
+        widget::widget(WidgetParts { view, action, now, tried: review.tried, who: review.who }, None)
     });
     let decided = row.closed.as_ref().map(|closed| {
         format!("{} by {}", labels::decision(Some(row.kind), closed.how), labels::actor(&closed.by))
@@ -98,10 +102,10 @@ pub(in crate::web) fn item(
     ReviewItem {
         id: row.id.to_string(),
         kind: call::kind(view),
-        title: waiting::title(view),
+        title: stakes::title(view),
         agent: row.agent.to_string(),
         opened: ShownInstant::new(row.opened_at, now),
-        reason: view.ask.reason.clone(),
+        stakes: Stakes::of(view, review.who, now),
         risk: call::risk(view.risk),
         needs_care: call::care(view.risk),
         shown: call::shown(view, preview, now),

@@ -8,13 +8,14 @@ use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::{Hold, HoldKind};
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::json::RawJson;
+use standfast_core::message::Usage;
 use standfast_core::project::{Phase, RunRow, hold_of};
 use standfast_core::run::{Run, Status, status};
 use standfast_core::time::Timestamp;
 use standfast_engine::RunView;
 
 use super::waiting::Pager;
-use super::{ShownInstant, tone};
+use super::{ShownInstant, message, tone};
 use crate::http::Problem;
 use crate::http::filters::chosen;
 use crate::labels;
@@ -157,6 +158,8 @@ struct ShownEvent {
     at: ShownInstant,
     tone: &'static str,
     said: Vec<Line>,
+    /// The tokens of a reply.
+    tokens: Option<String>,
     hold: Option<String>,
     /// Where the receipt of the call is that it ended.
     receipt: Option<String>,
@@ -224,7 +227,6 @@ pub(in crate::web) fn page(
         before.map_or(log.len(), |before| log.iter().filter(|envelope| envelope.seq.0 < before).count());
     let first = end.saturating_sub(EVENTS_MAX);
     let shown = &log[first..end];
-    let usage = run.state.usage;
     let status = status(run);
     let is_busy = match status {
         Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => true,
@@ -232,8 +234,7 @@ pub(in crate::web) fn page(
     };
     RunPage {
         run: run_item(run, log, now),
-        usage: (usage.tokens() > 0)
-            .then(|| format!("{} input tokens, {} output tokens", usage.input, usage.output)),
+        usage: usage(run.state.usage),
         holds: run.state.holds.iter().map(open).collect(),
         earlier: first,
         before: shown.first().map(|envelope| envelope.seq.0),
@@ -314,7 +315,7 @@ pub(in crate::web) fn task_title(log: &[Envelope]) -> Option<String> {
 fn first_words(log: &[Envelope]) -> Option<String> {
     let said = || {
         log.iter().find_map(|envelope| match &envelope.event {
-            Event::MessageReceived(received) => Some(received.message.words()),
+            Event::MessageReceived(received) => Some(message::words(&received.message)),
             _ => None,
         })
     };
@@ -348,6 +349,7 @@ fn timeline(run: &Run, log: &[Envelope], shown: &[Envelope], below: &TimelineCon
             at: ShownInstant::new(*at, below.now),
             tone: svg::tone(event),
             said: told.said.into_iter().map(|said| line(said, is_model)).collect(),
+            tokens: tokens(event),
             hold: hold.map(|key| HoldId { run: run.facts.id, key }.to_string()),
             receipt: ended_call(event).map(|no| format!("/runs/{}/calls/{no}/receipt", run.facts.id)),
             below: child(event)
@@ -356,6 +358,17 @@ fn timeline(run: &Run, log: &[Envelope], shown: &[Envelope], below: &TimelineCon
         }
     };
     shown.iter().map(event).collect()
+}
+
+/// What a reply took.
+fn tokens(event: &Event) -> Option<String> {
+    let Event::ModelReplied(replied) = event else { return None };
+    usage(replied.reply.usage)
+}
+
+/// Tokens in words; none where nobody counted any.
+fn usage(usage: Usage) -> Option<String> {
+    (usage.tokens() > 0).then(|| format!("{} input tokens, {} output tokens", usage.input, usage.output))
 }
 
 fn line(said: labels::LabelledText, is_model: bool) -> Line {

@@ -12,6 +12,7 @@ use standfast_engine::{HoldView, HoldsFound};
 
 use super::ShownInstant;
 use super::call::{self, RiskShown};
+use super::stakes;
 use crate::http::filters::{DEADLINES, KINDS, PendingFilters, RISKS, encoded};
 use crate::web::fields::Members;
 
@@ -30,9 +31,10 @@ pub(in crate::web) struct WaitingPage {
     pub(in crate::web) more: &'static str,
     pub(in crate::web) filters: FilterForm,
     pub(in crate::web) items: Vec<Item>,
-    /// The filters as they stand in an address, and as one value of another.
+    /// The filters as they stand in an address; with the place in the list as one value of another, and as they stand there.
     pub(in crate::web) query: String,
     pub(in crate::web) queue: String,
+    pub(in crate::web) place: String,
     pub(in crate::web) pager: Pager,
     /// Whom something can be asked of.
     pub(in crate::web) agents: Vec<String>,
@@ -141,7 +143,8 @@ pub(in crate::web) fn page(
         more: if is_cut { "+" } else { "" },
         filters: form(filters, settings),
         items: found.items.iter().map(|view| item(view, now)).collect(),
-        queue: encoded(&query),
+        queue: encoded(&filters.place()),
+        place: filters.place(),
         pager: Pager::of("/", &query, (&filters.cursor, &filters.back), found.next),
         query,
         agents: settings.agents.keys().map(ToString::to_string).collect(),
@@ -183,32 +186,19 @@ fn form(filters: &PendingFilters, settings: &Settings) -> FilterForm {
     }
 }
 
-/// What is asked, in a line.
-pub(in crate::web) fn title(view: &HoldView) -> String {
-    let tool = view.row.tool.as_ref().map_or_else(|| "The run".to_owned(), ToString::to_string);
-    let question = view.ask.question.as_ref().and_then(Body::inline).map(str::to_owned);
-    match view.row.kind {
-        _ if view.ask.child.is_some() => format!("A sub-run works on {tool}"),
-        HoldKind::Approval => format!("Approve {tool}?"),
-        HoldKind::Input => question.unwrap_or_else(|| "The agent asks for input".into()),
-        HoldKind::External => question.unwrap_or_else(|| format!("Waiting for the result of {tool}")),
-        HoldKind::Auth => question.unwrap_or_else(|| format!("{tool} needs a login")),
-        HoldKind::Recovery => format!("Did {tool} take effect?"),
-    }
-}
-
 pub(in crate::web) fn item(view: &HoldView, now: Timestamp) -> Item {
-    let row = &view.row;
+    let (row, title) = (&view.row, stakes::title(view));
+    let question = view.ask.question.as_ref().and_then(Body::inline).filter(|question| *question != title);
     let summary = match row.kind {
         HoldKind::Approval | HoldKind::Recovery => view.arguments.as_ref().map(|json| readable(json.text())),
-        HoldKind::Input | HoldKind::External | HoldKind::Auth => None,
+        HoldKind::Input | HoldKind::External | HoldKind::Auth => question.map(str::to_owned),
     };
     let (word, ..) = KINDS[KINDS.iter().position(|(.., kind)| *kind == row.kind).unwrap_or_default()];
     Item {
         id: row.id.to_string(),
         kind: call::kind(view),
         kind_word: word,
-        title: shortened(&title(view)),
+        title: shortened(&title),
         reason: view.ask.reason.as_deref().map(shortened),
         summary: summary.as_deref().map(shortened),
         agent: row.agent.to_string(),

@@ -1,0 +1,285 @@
+//! What whoever decides should know beside the call itself: why it is held, what is different now, what was looked up, what
+//! follows from each decision, how many have agreed, who may decide.
+//!
+//! The same on every page that has a button to decide with: a hold's own page, a widget, a review, a link. Read from the
+//! hold and from its own policy; nothing is guessed.
+
+use serde::Serialize;
+use standfast_core::body::Body;
+use standfast_core::event::Driver;
+use standfast_core::hold::{AfterGrace, Finding, Hold, HoldKind, OnDeny, OnTimeout};
+use standfast_core::name::{RuleId, UserId};
+use standfast_core::time::Timestamp;
+use standfast_engine::HoldView;
+use standfast_engine::policy::{ARGUMENTS_UNREAD, REQUIRES_APPROVAL, WORKER_ASKS};
+
+use crate::labels;
+use crate::labels::hidden_characters::count_hidden;
+
+/// Characters of a question that is a title; a longer one stands below.
+const TITLE_MAX: usize = 200;
+
+/// What stands beside a call.
+#[derive(Debug, Serialize)]
+pub(in crate::web) struct Stakes {
+    reason: Option<String>,
+    reason_label: &'static str,
+    /// What is different now from when it was asked.
+    drift: Vec<String>,
+    /// What read-only calls found that were made before it was asked.
+    findings: Vec<FindingShown>,
+    consequences: Option<Consequences>,
+    votes: Option<Votes>,
+    deciders: String,
+}
+
+/// What a read-only call found.
+#[derive(Debug, Serialize)]
+struct FindingShown {
+    tool: String,
+    arguments: String,
+    result: String,
+    /// Whether it could not be asked.
+    fails: bool,
+}
+
+impl FindingShown {
+    fn of(found: &Finding) -> FindingShown {
+        let Finding { tool, arguments, result, fails, digest: _ } = found.clone();
+        FindingShown { tool, arguments, result, fails }
+    }
+}
+
+/// Where several people must agree.
+#[derive(Debug, Serialize)]
+struct Votes {
+    have: usize,
+    needed: u32,
+    by: Vec<String>,
+}
+
+/// What follows from each decision.
+#[derive(Debug, Serialize)]
+struct Consequences {
+    approve: Option<String>,
+    approve_label: &'static str,
+    deny: Option<String>,
+    silence: String,
+}
+
+impl Stakes {
+    /// Of a hold, for whoever looks.
+    pub(in crate::web) fn of(view: &HoldView, who: &UserId, now: Timestamp) -> Stakes {
+        let open = view.open.as_ref().filter(|_| view.ask.child.is_none());
+        Stakes {
+            reason: why(view),
+            reason_label: reason_label(view),
+            drift: view.drift.iter().map(|drift| drift.text.clone()).collect(),
+            findings: view.ask.stakes.findings.iter().map(FindingShown::of).collect(),
+            consequences: open.map(|hold| consequences(hold, view, who, now)),
+            votes: open.filter(|hold| hold.has_quorum()).map(|hold| Votes {
+                have: hold.votes.len(),
+                needed: u32::try_from(hold.votes.len())
+                    .unwrap_or(u32::MAX)
+                    .saturating_add(hold.votes_missing()),
+                by: hold.votes.iter().map(ToString::to_string).collect(),
+            }),
+            deciders: view.deciders.clone(),
+        }
+    }
+
+    /// How many hidden characters it shows as marks.
+    pub(in crate::web) fn hidden(&self) -> usize {
+        let found = self.findings.iter().flat_map(|found| [&found.arguments, &found.result]);
+        self.reason.iter().chain(found).map(|text| count_hidden(text)).sum()
+    }
+}
+
+/// What is asked, in a line: the same on every page.
+pub(in crate::web) fn title(view: &HoldView) -> String {
+    let tool = view.row.tool.as_ref().map_or_else(|| "The run".to_owned(), ToString::to_string);
+    match view.row.kind {
+        _ if view.ask.child.is_some() => format!("A sub-run works on {tool}"),
+        HoldKind::Approval => format!("Approve {tool}?"),
+        HoldKind::Input => {
+            let question = view.ask.question.as_ref().and_then(Body::inline);
+            let short = question.filter(|question| question.chars().count() <= TITLE_MAX);
+            let asks = || {
+                if view.is_asked_by_server {
+                    "This run cannot go on".to_owned()
+                } else {
+                    format!("{} asks for input", view.row.agent)
+                }
+            };
+            short.map_or_else(asks, str::to_owned)
+        }
+        HoldKind::External => format!("Waiting for the result of {tool}"),
+        HoldKind::Auth => format!("{tool} needs a login"),
+        HoldKind::Recovery => format!("Did {tool} take effect?"),
+    }
+}
+
+/// Why it is held: by which rules of this server where those say nothing themselves, and in the words of whoever asks.
+pub(in crate::web) fn why(view: &HoldView) -> Option<String> {
+    let said = view.ask.reason.as_deref();
+    let by_rules = match view.row.kind {
+        HoldKind::Approval => by_rules(&view.rules, view.driver, said),
+        HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery => Vec::new(),
+    };
+    let all: Vec<String> = by_rules.into_iter().chain(said.map(str::to_owned)).collect();
+    (!all.is_empty()).then(|| all.join(" "))
+}
+
+/// What the rules of this server say that give no reason of their own. A rule of a policy is named where nothing is said.
+fn by_rules(rules: &[RuleId], driver: Driver, said: Option<&str>) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut named = Vec::new();
+    for rule in rules {
+        match own_words(rule, driver) {
+            Some(words) => texts.push(words.to_owned()),
+            None => named.push(format!("`{rule}`")),
+        }
+    }
+    if said.is_none() && texts.is_empty() {
+        match named.as_slice() {
+            [] => {}
+            [rule] => texts.push(format!("The rule {rule} asks for approval.")),
+            rules => texts.push(format!("The rules {} ask for approval.", rules.join(", "))),
+        }
+    }
+    texts
+}
+
+/// A rule of this server in words; none of one that a policy has, or that gives its reason itself.
+fn own_words(rule: &RuleId, driver: Driver) -> Option<&'static str> {
+    let is = |known: &RuleId| rule == known;
+    match rule.as_str() {
+        // Of the tools that a gate is opened for, nothing is configured here.
+        REQUIRES_APPROVAL if driver == Driver::Gate => Some("No rule allows this call, so a person decides."),
+        REQUIRES_APPROVAL => Some("Its tool asks before every call (`requires_approval`)."),
+        WORKER_ASKS => Some("Whoever makes this call asks for approval first."),
+        ARGUMENTS_UNREAD => Some("Its arguments could not be read, so no rule could judge them."),
+        _ if is(&RuleId::no_verdict()) => Some("No rule decides about this call, so a person does."),
+        _ if is(&RuleId::batch()) => Some(
+            "Another call of the same reply needs approval, and its agent holds them together (`hold_batch`).",
+        ),
+        _ if is(&RuleId::schema_changed()) => {
+            Some("The schema of its tool has changed since it was approved.")
+        }
+        _ => None,
+    }
+}
+
+/// Where the text about why it is held comes from.
+fn reason_label(view: &HoldView) -> &'static str {
+    match view.row.kind {
+        HoldKind::Approval => "Why it is held, by the rules of this server",
+        HoldKind::Input if view.is_asked_by_server => "The server says why",
+        HoldKind::Input => "The agent says why",
+        HoldKind::External | HoldKind::Auth => "The tool says why",
+        HoldKind::Recovery => "Why it is held",
+    }
+}
+
+fn consequences(hold: &Hold, view: &HoldView, who: &UserId, now: Timestamp) -> Consequences {
+    let tool = view.row.tool.as_ref().map_or_else(|| "the run".to_owned(), ToString::to_string);
+    let (approve, approve_label) = match hold.kind {
+        HoldKind::Approval => (Some(approving(hold, who, &tool)), "If you approve"),
+        HoldKind::Input if view.is_asked_by_server => {
+            (Some("The server tries again to continue the run.".to_owned()), "If you answer")
+        }
+        HoldKind::Input => (Some("The agent gets your answer and continues.".to_owned()), "If you answer"),
+        HoldKind::External | HoldKind::Auth | HoldKind::Recovery => (None, "If you answer"),
+    };
+    let deny = match (hold.kind, hold.policy.on_deny) {
+        (HoldKind::Approval, OnDeny::Continue) => {
+            Some(format!("{tool} does not run. The agent gets your reason and continues."))
+        }
+        (HoldKind::Approval, OnDeny::Cancel) => {
+            Some(format!("{tool} does not run, and the whole run is canceled."))
+        }
+        (HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery, _) => None,
+    };
+    Consequences { approve, approve_label, deny, silence: silence(hold, now) }
+}
+
+/// What an approval leads to.
+fn approving(hold: &Hold, who: &UserId, tool: &str) -> String {
+    if hold.votes.contains(who) {
+        return format!("You have approved already. {tool} runs when others have approved as well.");
+    }
+    let unmet = hold.demands.iter().filter(|demand| demand.missing() > 0).count();
+    match (hold.votes_missing(), unmet) {
+        (0 | 1, 0 | 1) => format!("{tool} runs once, with exactly these arguments."),
+        (missing, 0 | 1) => {
+            let others = missing - 1;
+            let (people, have) = if others == 1 { ("other person", "has") } else { ("other people", "have") };
+            format!("Your approval counts. {tool} runs when {others} {people} {have} approved as well.")
+        }
+        (_, rules) => format!(
+            "Your approval counts. {tool} runs when the approvers of each of {rules} rules have approved."
+        ),
+    }
+}
+
+/// What happens when nobody decides.
+fn silence(hold: &Hold, now: Timestamp) -> String {
+    match (hold.expires_at, hold.expired_at) {
+        _ if !hold.kind.can_expire() => "It stays open until somebody decides.".to_owned(),
+        (None, _) => "It waits until somebody decides: there is no deadline.".to_owned(),
+        (Some(_), Some(_)) => match (hold.policy.grace, hold.policy.after_grace) {
+            (None, _) => "The deadline has passed; a late decision still counts.".to_owned(),
+            (Some(_), AfterGrace::Fail) => {
+                "The deadline has passed; a late decision still counts for a while, then the run fails."
+                    .to_owned()
+            }
+            (Some(_), AfterGrace::Cancel) => {
+                "The deadline has passed; a late decision still counts for a while, then the run is canceled."
+                    .to_owned()
+            }
+        },
+        (Some(at), None) => {
+            let then = match hold.policy.on_timeout {
+                OnTimeout::Fail => "the run fails",
+                OnTimeout::Deny => "it counts as denied",
+                OnTimeout::ResumeWithError => "the agent gets an error and continues",
+                OnTimeout::Cancel => "the run is canceled",
+                OnTimeout::Keep => "it is marked as late and stays open",
+            };
+            let left =
+                if at > now { format!("In {}", labels::span(at.since(now))) } else { "Now".to_owned() };
+            format!("{left}, {then}.")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(rules: &[&str], said: Option<&str>) -> String {
+        let rules: Vec<RuleId> = rules.iter().map(|rule| RuleId::new(rule).unwrap()).collect();
+        by_rules(&rules, Driver::Loop, said).join(" ")
+    }
+
+    #[test]
+    fn every_approval_says_why_it_is_held() {
+        let by_tool = "Its tool asks before every call (`requires_approval`).";
+        assert_eq!(told(&[REQUIRES_APPROVAL], None), by_tool);
+        assert_eq!(told(&[REQUIRES_APPROVAL], Some("Warning: hidden characters")), by_tool);
+        assert_eq!(
+            told(&[WORKER_ASKS, REQUIRES_APPROVAL], None),
+            format!("Whoever makes this call asks for approval first. {by_tool}")
+        );
+        assert_eq!(told(&["nights"], None), "The rule `nights` asks for approval.");
+        assert_eq!(told(&["nights", "money"], None), "The rules `nights`, `money` ask for approval.");
+        assert_eq!(told(&["nights"], Some("It is late.")), "", "the rule has said it itself");
+        assert_eq!(
+            told(&["standfast:no-verdict"], None),
+            "No rule decides about this call, so a person does."
+        );
+        assert_eq!(told(&[], None), "");
+        let gate = by_rules(&[RuleId::new(REQUIRES_APPROVAL).unwrap()], Driver::Gate, None);
+        assert_eq!(gate, ["No rule allows this call, so a person decides."]);
+    }
+}
