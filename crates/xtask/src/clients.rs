@@ -79,7 +79,7 @@ fn document(root: &Path) -> Result<()> {
 fn engines(root: &Path, product: &Path) -> Result<()> {
     let folder = root.join(ENGINES);
     needs::python(root, ENGINES_PLACE, ENGINES)?;
-    process::run(&folder, needs::npm(&["ci"]))?;
+    needs::npm_packages(root, ENGINES)?;
     let python = python(root, ENGINES_PLACE);
     // Beside that Python are the programs that its packages brought.
     let mut path = vec![python.parent().map(Path::to_owned).unwrap_or_default()];

@@ -11,6 +11,7 @@ mod commands;
 mod dist;
 mod long_runs;
 mod needs;
+mod package_stamp;
 mod process;
 mod product;
 mod test;

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
+use crate::package_stamp::PackageStamp;
 use crate::process;
 
 /// What is installed from crates.io, and how to see whether it is there.
@@ -78,6 +79,8 @@ const SYSTEM_PACKAGES: &[SystemPackage] = &[
     SystemPackage { debian_name: "prometheus", program: "promtool" },
     // Pending holds are looked through on a terminal.
     SystemPackage { debian_name: "tmux", program: "tmux" },
+    // The unit of the service is read by systemd itself; nothing of it is started.
+    SystemPackage { debian_name: "systemd", program: "systemd-analyze" },
     // Certificates for a Postgres that encrypts.
     SystemPackage { debian_name: "openssl", program: "openssl" },
 ];
@@ -136,6 +139,9 @@ const A2A_BENCH: (&str, &str) = ("a2a-bench", "crates/bench/a2a");
 /// Where the examples are; those in TypeScript are compiled with what their package.json names.
 const EXAMPLES: &str = "examples";
 
+/// Folders with the lists of their packages from npm.
+const NPM: &[&str] = &[MCP_TESTS, CHAT_TESTS, BROWSER_TESTS, CLIENT_TESTS, OLDER_CLIENT_TESTS, EXAMPLES];
+
 /// Installs what is missing, or says what to install.
 pub(crate) fn install_missing(root: &Path) -> Result<()> {
     for tool in CARGO_TOOLS {
@@ -156,12 +162,7 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
     if !missing.is_empty() {
         install_packages(root, &missing)?;
     }
-    process::run(&root.join(MCP_TESTS), npm(&["ci"]))?;
-    process::run(&root.join(CHAT_TESTS), npm(&["ci"]))?;
-    process::run(&root.join(BROWSER_TESTS), npm(&["ci"]))?;
-    process::run(&root.join(CLIENT_TESTS), npm(&["ci"]))?;
-    process::run(&root.join(OLDER_CLIENT_TESTS), npm(&["ci"]))?;
-    process::run(&root.join(EXAMPLES), npm(&["ci"]))?;
+    NPM.iter().try_for_each(|folder| npm_packages(root, folder))?;
     PYTHON.iter().try_for_each(|(environment, packages)| python(root, environment, packages))
 }
 
@@ -197,7 +198,7 @@ fn python_packages(root: &Path) -> Option<&'static str> {
     process::output(root, "python3", &["-c", "import ensurepip"]).is_err().then_some("python3-venv")
 }
 
-/// Packages of Python, in an environment of their own. What is there already costs a moment.
+/// Packages of Python, in an environment of their own, unless exactly they are there.
 pub(crate) fn python(root: &Path, environment: &str, packages: &str) -> Result<()> {
     let environment = process::target_folder(root).join(environment);
     let python = environment.join("bin/python");
@@ -206,10 +207,23 @@ pub(crate) fn python(root: &Path, environment: &str, packages: &str) -> Result<(
         venv.args(["-m", "venv"]).arg(&environment);
         process::run(root, venv)?;
     }
-    let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-    pip.arg(root.join(packages).join("requirements.txt"));
-    process::run(root, pip)
+    let list = root.join(packages).join("requirements.txt");
+    let version = process::output(root, &python.to_string_lossy(), &["--version"])?;
+    PackageStamp::of(&environment, &version, std::slice::from_ref(&list))?.install(|| {
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+        pip.arg(&list);
+        process::run(root, pip)
+    })
+}
+
+/// Packages of npm, as the lock file of their folder says, unless exactly they are there.
+pub(crate) fn npm_packages(root: &Path, folder: &str) -> Result<()> {
+    let folder = root.join(folder);
+    let lists = ["package.json", "package-lock.json"].map(|list| folder.join(list));
+    let version = process::output(root, "node", &["--version"])?;
+    let stamp = PackageStamp::of(&folder.join("node_modules"), &version, &lists)?;
+    stamp.install(|| process::run(&folder, npm(&["ci"])))
 }
 
 /// npm, which prints what is wrong and nothing else.

@@ -94,7 +94,7 @@ fn browser(root: &Path) -> Result<()> {
 pub(crate) fn take_screenshots(root: &Path) -> Result<()> {
     let product = product::build(root)?;
     let folder = root.join(needs::BROWSER_TESTS);
-    process::run(&folder, needs::npm(&["ci"]))?;
+    needs::npm_packages(root, needs::BROWSER_TESTS)?;
     let mut npm = needs::npm(&["run", "screenshots"]);
     npm.env(product::VARIABLE, product);
     process::run(&folder, npm)
