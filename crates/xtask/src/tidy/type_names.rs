@@ -1,7 +1,7 @@
 //! Rule: types and source files are nouns of the field, never bare participles or particles: `Delivery`, not `Told`; `Page`,
 //! not `More`; `hold_marks.rs`, not `shown.rs`.
 //!
-//! A bare participle is one word that ends as verbs do, or one of the irregular ones below. Names that are nouns all the
+//! A bare participle is one word that ends as verbs do (`…ed`, in types `…ing` too), or one of the irregular ones below. Names that are nouns all the
 //! same, and names that a protocol or Rust itself fixes, are in `EXCEPTIONS` and `FILE_EXCEPTIONS`.
 
 use super::graph::product_tokens;
@@ -93,8 +93,24 @@ const REFUSED: &[&str] = &[
     "Written",
 ];
 
+/// Nouns that say as little as a type.
+const REFUSED_TYPES: &[&str] = &["Way", "Wish", "Words"];
+
 /// Words that end like a participle and are nouns, or that others have fixed.
-const EXCEPTIONS: &[&str] = &["Embed", "Feed", "Need", "Seed", "Speed"];
+const EXCEPTIONS: &[&str] = &[
+    "Binding",
+    "Embed",
+    "Feed",
+    "Finding",
+    "Greeting",
+    "Heading",
+    "Listing",
+    "Need",
+    "Reasoning",
+    "Seed",
+    "Setting",
+    "Speed",
+];
 
 /// Files that are named as others name what is in them: the header `Forwarded`, the HTTP binding of A2A, models of the type
 /// `scripted`; and a run's rest, which is a noun.
@@ -121,7 +137,7 @@ pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
             ));
         }
         for (name, line) in declared_types(&product_tokens(&file.text)) {
-            if is_bare(&name) && !EXCEPTIONS.contains(&name.as_str()) {
+            if is_bare_type(&name) && !EXCEPTIONS.contains(&name.as_str()) {
                 violations.push(Violation::new(
                     &file.path,
                     line,
@@ -149,10 +165,19 @@ fn declared_types(tokens: &[Token]) -> Vec<(String, usize)> {
     declared.filter_map(|two| Some((two[1].word()?.to_owned(), two[1].line))).collect()
 }
 
+/// A type of one word that is no noun, or one that fits anything. Files may be named by what is done in them.
+fn is_bare_type(name: &str) -> bool {
+    is_bare(name)
+        || is_one_word(name) && (REFUSED_TYPES.contains(&name) || (name.ends_with("ing") && name.len() > 5))
+}
+
+fn is_one_word(name: &str) -> bool {
+    name.chars().skip(1).all(char::is_lowercase)
+}
+
 /// One word, and not a noun.
 fn is_bare(name: &str) -> bool {
-    let is_one_word = name.chars().skip(1).all(char::is_lowercase);
-    is_one_word && (REFUSED.contains(&name) || (name.ends_with("ed") && name.len() > 4))
+    is_one_word(name) && (REFUSED.contains(&name) || (name.ends_with("ed") && name.len() > 4))
 }
 
 #[cfg(test)]
@@ -167,6 +192,16 @@ mod tests {
         let lines: Vec<usize> = found.iter().map(|violation| violation.line).collect();
         assert_eq!(lines, [1, 2, 3, 6]);
         assert!(check(&Repository::of(&[("crates/xtask/src/a.rs", source)])).is_empty());
+    }
+
+    #[test]
+    fn so_are_types_that_are_named_by_what_they_do() {
+        let source =
+            "pub struct Sending;\nenum Way {}\npub struct Finding;\npub struct PayloadSealing;\nstruct Ring;";
+        let found = check(&Repository::of(&[("crates/engine/src/a.rs", source)]));
+        let lines: Vec<usize> = found.iter().map(|violation| violation.line).collect();
+        assert_eq!(lines, [1, 2]);
+        assert!(check(&Repository::of(&[("crates/engine/src/reads/waiting.rs", "")])).is_empty());
     }
 
     #[test]
