@@ -1,7 +1,7 @@
 //! Following one run until it waits or ends.
 //!
 //! `think.rs` asks the model, `act.rs` starts calls and reports what they did, `sub_runs.rs` looks after sub-runs,
-//! `appends.rs` writes and keeps the lease, `known_log.rs` is what it knows while some of that is on its way, `guard.rs` has the right to drive, `pool.rs` says how many runs of an agent are
+//! `appends.rs` writes, `lease.rs` keeps the lease, `known_log.rs` is what it knows while some of that is on its way, `guard.rs` has the right to drive, `pool.rs` says how many runs of an agent are
 //! worked on at once, `mishaps.rs` is what becomes of a run when driving it fails, `spans.rs` its spans. A run is driven once at a time in a process, whoever asks for it; between processes the sequence
 //! tells who was first. What was handed over is kept until it is durable: a result is never asked for again, nor is a
 //! reply that was asked with what is stored. A lease always has somebody who works under it, or is about to give it back.
@@ -17,6 +17,7 @@ mod guard;
 mod history;
 mod hold_life;
 mod known_log;
+mod lease;
 mod login;
 mod mishaps;
 mod missing_pins;

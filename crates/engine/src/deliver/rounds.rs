@@ -1,4 +1,5 @@
-//! The rounds of the deliverer: what is due, who is notified, how it went.
+//! The rounds of the deliverer: what is due, who is notified, how it went. When a failed delivery is tried again, and when it is
+//! given up, is `retries.rs`.
 //!
 //! One notice stands for one subscription and one run, so whoever holds it sends in order. What is delivered is settled after
 //! it was told: a crash in between tells it again, with the same id. A receiver that fails, hangs or answers slowly has
@@ -13,7 +14,6 @@ use super::spans::{end_delivery_span, run_of};
 use super::{Deliveries, Delivery, DeliveryPayload, DeliveryRequest, Frame, FrameSource, ReceiverKind};
 use crate::EngineError;
 use crate::auth::{self, Identification, Principal};
-use crate::clock;
 use crate::http_date::retry_after;
 use crate::outbound::http::{self, HttpLimits, Request};
 use crate::receivers::{Deactivation, NO_KEY, Receiver};
@@ -49,9 +49,6 @@ const REQUEST_BYTES: usize = 8 * 1024 * 1024;
 /// Events of one run that are delivered before the position of its notice is stored.
 const FRAMES: usize = 200;
 
-/// How long a receiver can ask to be left alone.
-const RETRY_AFTER_MAX: Millis = Millis::hours(24);
-
 /// Behind every event: settles a notice that nobody wants.
 pub(super) const ALL: Seq = Seq(1 << 40);
 
@@ -79,6 +76,14 @@ impl DeliveryOutcome {
     pub(super) fn failed(why: impl Into<String>) -> DeliveryOutcome {
         DeliveryOutcome::Failed { why: why.into(), after: None }
     }
+}
+
+/// A notice that is due, with what is stored of its run and of whom it is for.
+struct DueDelivery<'a> {
+    notice: &'a DueNotice,
+    run: Facts,
+    found: Subscription,
+    receiver: Receiver,
 }
 
 /// The next delivery.
@@ -235,11 +240,12 @@ impl Deliveries {
             Err(why) => return dead(why),
         };
         let Some(_place) = self.hosts.enter(&found.id, &receiver.url) else { return Ok(None) };
-        let who = match self.listener(&found, &receiver, &run).await? {
+        let due = DueDelivery { notice, run, found, receiver };
+        let who = match self.listener(&due.found, &due.receiver, &due.run).await? {
             Ok(who) => who,
-            Err(why) => return self.shut_out(&found, receiver, why, notice.from).await.map(Some),
+            Err(why) => return self.shut_out(&due.found, due.receiver, why, notice.from).await.map(Some),
         };
-        let seen = self.last_word(&receiver, notice).await?;
+        let seen = self.last_word(&due.receiver, notice).await?;
         let events = match self.views.log(&who, notice.run, Seq(notice.from.0.saturating_sub(1))).await {
             Ok(events) => events,
             // Whoever subscribed to all runs of an agent may not see this one.
@@ -248,55 +254,73 @@ impl Deliveries {
             Err(EngineError::Store(error)) => return Err(error),
             Err(other) => return dead(other.to_string()),
         };
-        let all = match self.all_of(&who, &receiver, notice, &found, &events).await {
+        let all = match self.all_of(&who, &due.receiver, notice, &due.found, &events).await {
             Ok(all) => all,
             Err(EngineError::Store(StoreError::Corrupt { why, .. })) => return dead(why),
             Err(EngineError::Store(error)) => return Err(error),
             Err(other) => return dead(other.to_string()),
         };
+        let last = events.last().map_or(notice.from, |last| last.seq);
+        self.send_in_order(due, last, &all).await.map(Some)
+    }
+
+    /// Sends one after another until one is not taken; what became of it. `last` is the last event that was looked at.
+    async fn send_in_order(
+        &self,
+        due: DueDelivery<'_>,
+        last: Seq,
+        all: &[DeliveryItem<'_>],
+    ) -> Result<SettleNotice, StoreError> {
+        let DueDelivery { notice, run, found, receiver } = due;
         // What is left for later begins with another event than what was told ends with.
         let rest = all.get(FRAMES).map(DeliveryItem::seq);
-        let mut upto = events.last().map_or(notice.from, |last| last.seq);
+        let mut upto = last;
         for next in all.iter().take_while(|next| rest.is_none_or(|rest| next.seq() < rest)) {
             let seq = next.seq();
             // Asked again for each: a slow receiver may be told for minutes, and rights end in between.
             let who = match self.listener(&found, &receiver, &run).await? {
                 Ok(who) => who,
-                Err(why) => return self.shut_out(&found, receiver, why, seq).await.map(Some),
+                Err(why) => return self.shut_out(&found, receiver, why, seq).await,
             };
-            let what = match next {
-                DeliveryItem::Event(event) => {
-                    let hold = match hold_of(&event.event) {
-                        Some(key) => {
-                            self.views.hold(&who, HoldId { run: notice.run, key }).await.ok().map(Box::new)
-                        }
-                        None => None,
-                    };
-                    DeliveryPayload::Event { run: &run, event, hold }
-                }
-                DeliveryItem::Frame(frame) => DeliveryPayload::Frame { run: &run, frame },
-            };
+            let what = self.payload(&who, &run, next).await;
             match self.send(&found, &receiver, what).await {
                 DeliveryOutcome::Taken { .. } => self.host.fixed.telemetry.delivered(),
-                DeliveryOutcome::Failed { why, after } => {
-                    return Ok(Some(self.failed(notice, seq, why, after)));
-                }
-                DeliveryOutcome::Later(at) => return Ok(Some(SettleNotice::Retry { at, from: seq })),
+                DeliveryOutcome::Failed { why, after } => return Ok(self.failed(notice, seq, why, after)),
+                DeliveryOutcome::Later(at) => return Ok(SettleNotice::Retry { at, from: seq }),
                 DeliveryOutcome::Gone => {
                     let why = "the receiver answered 410 Gone".to_owned();
                     self.disable(&found, receiver, &why).await?;
-                    return Ok(Some(self.dead(seq, why)));
+                    return Ok(self.dead(seq, why));
                 }
             }
             if let DeliveryItem::Event(event) = next
                 && self.kind(&receiver.kind).is_some_and(|kind| kind.is_last(&receiver, event))
             {
                 self.log.store.delete_subscription(found.tenant.clone(), found.id.clone()).await?;
-                return nobody;
+                return Ok(SettleNotice::Delivered { upto: ALL });
             }
             upto = if rest.is_some() { seq } else { upto.max(seq) };
         }
-        Ok(Some(SettleNotice::Delivered { upto }))
+        Ok(SettleNotice::Delivered { upto })
+    }
+
+    /// What is sent of one item, as its listener may see it.
+    async fn payload<'a>(
+        &self,
+        who: &Principal,
+        run: &'a Facts,
+        item: &'a DeliveryItem<'a>,
+    ) -> DeliveryPayload<'a> {
+        match item {
+            DeliveryItem::Event(event) => {
+                let hold = match hold_of(&event.event) {
+                    Some(key) => self.views.hold(who, HoldId { run: run.id, key }).await.ok().map(Box::new),
+                    None => None,
+                };
+                DeliveryPayload::Event { run, event, hold }
+            }
+            DeliveryItem::Frame(frame) => DeliveryPayload::Frame { run, frame },
+        }
     }
 
     /// Has the session of a run copied into files; none when that did not work and is tried again.
@@ -487,31 +511,6 @@ impl Deliveries {
         }
     }
 
-    /// When it is tried again, or that it is given up.
-    fn failed(&self, notice: &DueNotice, from: Seq, why: String, after: Option<Millis>) -> SettleNotice {
-        let tries = if from > notice.from { 1 } else { notice.attempts.saturating_add(1) };
-        let settings = self.host.settings();
-        let again = settings.webhooks.retries.get(usize::try_from(tries).unwrap_or(usize::MAX) - 1);
-        let Some(pause) = again else {
-            let (subscription, seq) = (&notice.subscription, from.0);
-            tracing::warn!(subscription, run = %notice.run, seq, tries, why, "deliveries: gave up; kept as a dead letter");
-            return self.dead(from, why);
-        };
-        self.host.fixed.telemetry.delivery_failed();
-        // A receiver that says when is not asked sooner, but it cannot put off the end of the tries for ever.
-        let wished = after.map_or(Millis(0), |after| Millis(after.0.min(RETRY_AFTER_MAX.0)));
-        let at = self.host.clock.now().plus(Millis(around(*pause).0.max(wished.0)));
-        tracing::info!(
-            subscription = notice.subscription, run = %notice.run, seq = from.0, tries, why, "deliveries: not delivered; trying again later"
-        );
-        SettleNotice::Retry { at, from }
-    }
-
-    fn dead(&self, from: Seq, why: String) -> SettleNotice {
-        self.host.fixed.telemetry.delivery_dead();
-        SettleNotice::Dead { at: self.host.clock.now(), from, why }
-    }
-
     /// Tells a subscription nothing more. When somebody changed it meanwhile, the next try finds out again.
     async fn disable(&self, found: &Subscription, receiver: Receiver, why: &str) -> Result<(), StoreError> {
         let disabled = Some(Deactivation { at: self.host.clock.now(), why: why.to_owned() });
@@ -527,13 +526,6 @@ impl Deliveries {
 /// A hold over the cap is listed and nobody is notified.
 fn is_muted(event: &Event) -> bool {
     matches!(event, Event::HoldOpened(opened) if opened.muted)
-}
-
-/// A span that is up to a fifth longer or shorter, so that what failed together is not tried together.
-fn around(span: Millis) -> Millis {
-    let [random] = clock::random_bytes::<1>();
-    let fifth = span.0 / 5;
-    Millis(span.0 - fifth + fifth * 2 * i64::from(random) / 255)
 }
 
 /// The instant at which a rotated secret ends.
