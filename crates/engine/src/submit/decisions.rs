@@ -10,6 +10,7 @@ use std::sync::Arc;
 use standfast_core::actor::Actor;
 use standfast_core::command::{Choice, Command, Decide, Reject, Resolve, StoredCall};
 use standfast_core::decide::Answer;
+use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
 use standfast_core::grant::SavedGrant;
@@ -17,7 +18,7 @@ use standfast_core::hold::{Demand, HoldKind};
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::message::Message;
 use standfast_core::name::ToolName;
-use standfast_core::policy::Role;
+use standfast_core::policy::{Role, Verdicts};
 use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
@@ -38,6 +39,7 @@ use crate::drive::{Acceptance, DriveGuard, Queue, TakenRun};
 use crate::log::{Snapshot, demands, needs, recorded};
 use crate::policy;
 use crate::request_context;
+use crate::settings::Agent;
 use crate::tool::Tool;
 
 /// A decision on a hold.
@@ -181,6 +183,21 @@ impl Deref for DecisionBasis<'_> {
             DecisionBasis::Lent(lent) => lent,
         }
     }
+}
+
+/// Calls whose holds are decided, with what is known of them.
+#[derive(Clone, Copy)]
+struct DecidedCalls<'a> {
+    /// None where it is no longer configured.
+    agent: Option<&'a Agent>,
+    definition: &'a Definition,
+    run: &'a Run,
+    holds: &'a [HoldRow],
+    what: &'a DecisionSet,
+    /// The log of the run where this node takes it.
+    log: Option<&'a [Envelope]>,
+    /// Whether their holds are open, and the caller may decide them.
+    are_open: bool,
 }
 
 /// Whether a decision takes the run that it lets go on.
@@ -443,26 +460,17 @@ impl Submit {
             let begin = |hold: &HoldRow| self.begin_decided(hold, what.wanted(hold.id.key)?, &taking.log);
             begins.extend(holds.iter().filter(can_begin).filter_map(begin));
         }
-        // What is about to be decided: edited arguments where there are some, the stored ones otherwise.
-        let arguments =
-            |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
-        let now = self.host.clock.now();
-        let mut verdicts = policy::of_run(agent.as_deref(), &definition, (&row.run, now), arguments);
-        if let Some(agent) = agent.as_deref().filter(|_| is_open) {
-            // Other arguments may find something else, which is then asked about.
-            let edited =
-                |hold: &HoldRow| Some((hold.id.key.call, hold.tool.clone()?, what.edited(hold.id.key.call)?));
-            let calls = holds.iter().filter_map(edited).collect();
-            self.drives.look_at_preconditions(&row.run, agent, calls, &mut verdicts).await;
-        }
-        if let Some(agent) = agent.as_deref().filter(|agent| is_open && agent.may_claim_effects()) {
-            let effect = |hold: &HoldRow| {
-                let no = hold.id.key.call;
-                Some(EffectCall { no, tool: hold.tool.clone()?, arguments: arguments(no)? })
-            };
-            let calls: Vec<EffectCall> = holds.iter().filter_map(effect).collect();
-            self.drives.see_to_effects(&row.run.facts, agent, calls, &mut verdicts).await?;
-        }
+        let mut verdicts = self
+            .verdicts_on(&DecidedCalls {
+                agent: agent.as_deref(),
+                definition: &definition,
+                run: &row.run,
+                holds: &holds,
+                what: &what,
+                log: taking.as_ref().map(|taking| taking.log.as_slice()),
+                are_open: is_open,
+            })
+            .await?;
         let mut writes = self.commit.mark(who, once);
         if let Some((hold, saved)) = saves {
             let hold = HoldId { run, key: hold };
@@ -495,6 +503,29 @@ impl Submit {
         };
         let answer = self.commit.unless_repeated(who, once, answer).await?;
         Ok(Acceptance { answer, rest })
+    }
+
+    /// What rules, standing approvals and the world say of the calls that are decided, with the arguments that they get.
+    async fn verdicts_on(&self, calls: &DecidedCalls<'_>) -> Result<Verdicts, EngineError> {
+        let DecidedCalls { agent, definition, run, holds, what, log, are_open } = *calls;
+        // What is about to be decided: edited arguments where there are some, the stored ones otherwise.
+        let arguments = |call| what.edited(call).or_else(|| Some(stored_call(log?, call)?.arguments));
+        let mut verdicts = policy::of_run(agent, definition, (run, self.host.clock.now()), arguments);
+        let Some(agent) = agent.filter(|_| are_open) else { return Ok(verdicts) };
+        // Other arguments may find something else, which is then asked about.
+        let edited =
+            |hold: &HoldRow| Some((hold.id.key.call, hold.tool.clone()?, what.edited(hold.id.key.call)?));
+        let edited = holds.iter().filter_map(edited).collect();
+        self.drives.look_at_preconditions(run, agent, edited, &mut verdicts).await;
+        if agent.may_claim_effects() {
+            let effect = |hold: &HoldRow| {
+                let no = hold.id.key.call;
+                Some(EffectCall { no, tool: hold.tool.clone()?, arguments: arguments(no)? })
+            };
+            let claiming: Vec<EffectCall> = holds.iter().filter_map(effect).collect();
+            self.drives.see_to_effects(&run.facts, agent, claiming, &mut verdicts).await?;
+        }
+        Ok(verdicts)
     }
 
     /// Takes a held run, if there is room and nobody works on it.
