@@ -64,7 +64,7 @@ async fn serving(store: Arc<dyn Store>, settings: Settings, telemetry: Arc<Telem
     engine.join().await.unwrap();
     engine.work();
     engine.deliver(app::receivers());
-    engine.sweep_jobs();
+    engine.node_work().sweep_jobs();
     // Never told to stop: the process is killed.
     let (stop, stopping) = watch::channel(false);
     std::mem::forget(stop);

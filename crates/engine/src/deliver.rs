@@ -1,7 +1,8 @@
 //! Telling the outside what happened to runs: one deliverer for every kind of receiver.
 //!
 //! A kind says how an event becomes a request and how that is signed; a surface brings it along. `rounds.rs` takes
-//! notices that are due, reads the log, sends in order for each subscription and run, and settles; it knows no kind.
+//! notices that are due, reads the log, sends in order for each subscription and run, and settles; it knows no kind. `retries.rs`
+//! says when a failed delivery is tried again and when it is given up.
 //! `crate::secrets` has the scheme of Standard Webhooks, and seals the secrets that receivers brought along. `subscriptions.rs`
 //! says who is notified of what, `channels.rs` does so for the people and rooms that the configuration names, `channel_posts.rs`
 //! remembers what was posted there, `digests.rs` gathers what somebody wants in one message, `remote_cancel.rs` cancels tasks elsewhere that no run waits for; [`FileCopies`] are notified of the runs
@@ -12,6 +13,7 @@ mod channels;
 mod digests;
 mod places;
 mod remote_cancel;
+mod retries;
 mod rounds;
 mod spans;
 mod subscriptions;
@@ -44,7 +46,7 @@ pub use channel_posts::ChannelPosts;
 pub use subscriptions::{NewSubscription, SubscriptionView, Subscriptions, USUAL_EVENTS, hears};
 
 /// Tells the outside what happened to runs.
-pub(crate) struct Deliveries {
+pub struct Deliveries {
     host: Arc<Host>,
     log: Arc<Log>,
     wakes: Arc<Wakes>,
@@ -57,7 +59,7 @@ pub(crate) struct Deliveries {
     /// Kinds of receivers that can be told something.
     kinds: OnceLock<Vec<Arc<dyn ReceiverKind>>>,
     /// Whoever keeps readable copies, if anybody does.
-    pub(crate) copies: OnceLock<Arc<dyn FileCopies>>,
+    copies: OnceLock<Arc<dyn FileCopies>>,
 }
 
 impl Deliveries {
@@ -67,6 +69,11 @@ impl Deliveries {
         let (hosts, kinds) = (Hosts::default(), OnceLock::new());
         let copies = OnceLock::new();
         Deliveries { host, log, wakes, nodes, views, callbacks, identity, hosts, kinds, copies }
+    }
+
+    /// Has the sessions of runs that change copied into files; before deliveries begin.
+    pub fn copy_files(&self, copies: Arc<dyn FileCopies>) {
+        self.copies.get_or_init(|| copies);
     }
 }
 

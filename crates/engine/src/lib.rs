@@ -44,7 +44,7 @@ mod work;
 
 use std::sync::Arc;
 
-use standfast_core::name::Tenant;
+use standfast_core::digest::Digest;
 use standfast_core::time::Millis;
 use standfast_store::Store;
 
@@ -53,9 +53,9 @@ use settings::{FixedSettings, Settings};
 
 pub use commit::{HoldMarks, IdempotencyKey, ImpliedHold, ShownHold, ShownHolds};
 pub use deliver::{
-    ChannelPosts, ChannelTarget, Delivery, DeliveryPayload, DeliveryRequest, FileCopies, Frame, FrameSource,
-    NewSubscription, ReceiverKind, SendFailure, SubscriptionView, Subscriptions, USUAL_EVENTS, delivery_id,
-    hears,
+    ChannelPosts, ChannelTarget, Deliveries, Delivery, DeliveryPayload, DeliveryRequest, FileCopies, Frame,
+    FrameSource, NewSubscription, ReceiverKind, SendFailure, SubscriptionView, Subscriptions, USUAL_EVENTS,
+    delivery_id, hears,
 };
 pub use drive::Acceptance;
 pub use error::EngineError;
@@ -63,10 +63,11 @@ pub use identity::{
     Activity, BegunSignIn, BrowserSession, CommandLineOffer, FinishedSignIn, Identity, Owner, SessionSource,
     SignInFailure, SignInView, bound_nonce,
 };
+pub use log::data_reads::ExportedData;
 pub use log::{Drift, DriftKind, HoldView, JobView, KeptGrant, Revocation, RunView, Snapshot, Views};
 pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView, Nodes};
 pub use reads::{
-    DeadlineFilter, Follower, HistoryList, HoldAudience, HoldList, HoldListPart, HoldOrder, HoldSearch,
+    DeadlineFilter, Follower, HistoryList, HoldList, HoldListPart, HoldListScope, HoldOrder, HoldSearch,
     HoldsFound, InboxView, Inboxes, JobList, Jobs, ListedRun, LookedUpRun, LookedUpTask, Metadata, News,
     PENDING, Reads, RecentRuns, RequestView, RiskFilter, RunList, SessionError, SessionList, SessionName,
     SessionNow, SessionView, Sessions, Step, TaskList, TaskView, WaitingSession, metadata,
@@ -91,15 +92,13 @@ pub use submit::{
     TaskQueue, TaskReport, Withdrawal, claimed_by,
 };
 pub use wakes::{Delta, RestTicket};
-pub use work::StartupReport;
+pub use work::{StartupReport, Work};
 
 use commit::Commit;
-use deliver::Deliveries;
 use drive::Drives;
 use host::Host;
 use log::Log;
 use wakes::{Deltas, Wakes};
-use work::Work;
 
 /// Drives runs. A handle: clones share everything.
 #[derive(Clone)]
@@ -198,16 +197,6 @@ impl Engine {
         self.parts.deliveries.deliver(kinds);
     }
 
-    /// Has the sessions of runs that change copied into files; before deliveries begin.
-    pub fn copy_files(&self, copies: Arc<dyn FileCopies>) {
-        self.parts.deliveries.copies.get_or_init(|| copies);
-    }
-
-    /// Looks for jobs that went silent, now and once in a while, until the engine stops.
-    pub fn sweep_jobs(&self) {
-        self.parts.work.sweep_jobs();
-    }
-
     /// Looks for due runs at once, not only at the next poll.
     pub fn look(&self) {
         self.parts.wakes.wake_worker();
@@ -218,6 +207,21 @@ impl Engine {
     pub fn reload(&self, new: Settings) {
         self.parts.host.reload(new);
         self.parts.wakes.wake_worker();
+    }
+
+    /// Records in the audit of every tenant that the server goes by another configuration, by digests of what it was and is.
+    pub async fn record_configuration(&self, before: Digest, after: Digest) -> Result<(), EngineError> {
+        Ok(log::config_changes::record_change(&self.parts.reads.log, before, after).await?)
+    }
+
+    /// Records in the audit that somebody takes data out; nothing may be handed to them before.
+    pub async fn record_export(
+        &self,
+        who: &auth::Principal,
+        what: ExportedData,
+        count: usize,
+    ) -> Result<(), EngineError> {
+        Ok(log::data_reads::record_export(&self.parts.reads.log, who, what, count).await?)
     }
 
     /// Begins nothing new, lets models and tools that are at work finish for this long, gives every run back, and
@@ -258,16 +262,16 @@ impl Engine {
         self.parts.host.settings()
     }
 
-    /// What this server found when it started: of one tenant, or of all.
+    /// What this node does by itself, and what it found when it started.
     #[must_use]
-    pub fn startup_report(&self, of: Option<&Tenant>) -> StartupReport {
-        self.parts.work.startup_report(of)
+    pub fn node_work(&self) -> &Arc<Work> {
+        &self.parts.work
     }
 
-    /// How many jobs of a tenant were found silent since this server started.
+    /// Deliveries to whoever is notified.
     #[must_use]
-    pub fn silent_jobs(&self, tenant: &Tenant) -> u64 {
-        self.parts.work.silent_jobs(tenant)
+    pub fn deliveries(&self) -> &Arc<Deliveries> {
+        &self.parts.deliveries
     }
 
     /// What callers may look at.

@@ -27,7 +27,7 @@ use super::wakes::Wakes;
 pub use startup_report::StartupReport;
 
 /// What a node does by itself.
-pub(crate) struct Work {
+pub struct Work {
     host: Arc<Host>,
     log: Arc<Log>,
     wakes: Arc<Wakes>,

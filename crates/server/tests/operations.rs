@@ -419,10 +419,10 @@ async fn the_report_tells_what_expired_and_what_was_taken_over() {
     until(&second, hangs, held).await;
     assert_eq!(second.reads().load(hangs).await.unwrap().row.run.state.holds[0].kind, HoldKind::Recovery);
     second.clock().advance(Millis::seconds(60));
-    while second.startup_report(None).ended_at.is_none() {
+    while second.node_work().startup_report(None).ended_at.is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let found = second.startup_report(None);
+    let found = second.node_work().startup_report(None);
     assert_eq!((found.waiting_for_person, found.expired, found.taken_over), (0, 1, 1));
     assert!(second.reads().metrics(&Principal::local()).await.contains("standfast_holds_expired_total 1\n"));
 }

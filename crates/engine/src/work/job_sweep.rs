@@ -24,7 +24,7 @@ const SWEEP_EVERY: Millis = Millis::seconds(60);
 
 impl Work {
     /// Looks for jobs that went silent, now and once in a while, until the engine stops.
-    pub(crate) fn sweep_jobs(self: &Arc<Work>) {
+    pub fn sweep_jobs(self: &Arc<Work>) {
         let shared = Arc::downgrade(self);
         self.host.spawn(async move {
             while let Some(shared) = shared.upgrade().filter(|shared| !shared.host.is_stopping()) {
@@ -43,7 +43,8 @@ impl Work {
     }
 
     /// How many jobs of a tenant were found silent since this server started.
-    pub(crate) fn silent_jobs(&self, tenant: &Tenant) -> u64 {
+    #[must_use]
+    pub fn silent_jobs(&self, tenant: &Tenant) -> u64 {
         let found = self.silent_jobs.lock().unwrap_or_else(PoisonError::into_inner);
         found.get(tenant).copied().unwrap_or(0)
     }

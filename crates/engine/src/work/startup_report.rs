@@ -86,7 +86,8 @@ impl StartupScan {
 
 impl Work {
     /// What this server found when it started: of one tenant, or of all.
-    pub(crate) fn startup_report(&self, of: Option<&Tenant>) -> StartupReport {
+    #[must_use]
+    pub fn startup_report(&self, of: Option<&Tenant>) -> StartupReport {
         self.looking().so_far(of)
     }
 

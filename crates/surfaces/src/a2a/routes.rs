@@ -183,7 +183,7 @@ pub(super) fn asked(
         pass,
         agent,
         version: card::VERSION,
-        site: site(&settings, headers),
+        site: site(&app.engine, headers),
         key: key.or_else(|| key_in(operation)),
         digest,
         last_event: headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned),
@@ -245,7 +245,7 @@ fn card(app: &App, target: &Target, request: &Request) -> Response {
         Ok(found) => found,
         Err(error) => return rest::refuse(negotiate::JSON, &error),
     };
-    let card = card::public(&settings, name.as_str(), &agent, &site(&settings, headers));
+    let card = card::public(&settings, name.as_str(), &agent, &site(&app.engine, headers));
     let is_for_both = agent.card.readers == CardReaders::CurrentAndV03
         && negotiate::version(headers, request.uri()) != Ok(Version::One);
     let body =
@@ -257,7 +257,7 @@ fn card(app: &App, target: &Target, request: &Request) -> Response {
     let caching = [
         (header::ETAG, etag),
         (header::CACHE_CONTROL, CARD_LASTS.to_owned()),
-        (header::LAST_MODIFIED, http_date(app.engine.startup_report(None).began_at)),
+        (header::LAST_MODIFIED, http_date(app.engine.node_work().startup_report(None).began_at)),
         (header::CONTENT_TYPE, negotiate::JSON.to_owned()),
         (header::VARY, "host, a2a-version".to_owned()),
     ];

@@ -186,7 +186,7 @@ async fn run(
     responses((status = 200, body = wire::RecoveryBody), DefaultAnswers)
 )]
 async fn recovery(State(app): State<App>, Extension(who): CallerOf) -> ApiResult<Json<wire::RecoveryBody>> {
-    Ok(Json(map::recovery(&app.engine.startup_report(Some(&who.tenant)))))
+    Ok(Json(map::recovery(&app.engine.node_work().startup_report(Some(&who.tenant)))))
 }
 
 /// The events of a run: a page of JSON or, with `Accept: text/event-stream`, a stream that resumes after

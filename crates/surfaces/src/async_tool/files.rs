@@ -219,7 +219,7 @@ impl FileCopies for CopyQueue {
 /// it was written, so nothing is missed by a crash or a full queue. Call it before deliveries begin.
 pub fn mirror(engine: &Engine, mirrors: Mirrors) {
     let (sender, orders) = mpsc::channel(QUEUE);
-    engine.copy_files(Arc::new(CopyQueue(sender)));
+    engine.deliveries().copy_files(Arc::new(CopyQueue(sender)));
     tokio::spawn(keep_mirrors(engine.clone(), mirrors, orders));
 }
 

@@ -281,8 +281,8 @@ async fn recovery_status(
     State(app): State<App>,
     Extension(who): CallerOf,
 ) -> JobResult<Json<wire::RecoveryStatus>> {
-    let found = app.engine.startup_report(Some(&who.tenant));
-    Ok(Json(map::recovery(&found, app.engine.silent_jobs(&who.tenant))))
+    let found = app.engine.node_work().startup_report(Some(&who.tenant));
+    Ok(Json(map::recovery(&found, app.engine.node_work().silent_jobs(&who.tenant))))
 }
 
 /// A report as it came.

@@ -54,7 +54,7 @@ async fn show(
     let hold = run.and_then(|run| run.state.holds.first().map(|hold| (run, hold)));
     // A server that began to look after the question was asked is another one than the one that was asked.
     let is_restarted =
-        hold.is_some_and(|(_, hold)| app.engine.startup_report(None).began_at > hold.opened_at);
+        hold.is_some_and(|(_, hold)| app.engine.node_work().startup_report(None).began_at > hold.opened_at);
     let step = match (run, hold) {
         (None, _) => "begin",
         (Some(_), Some(_)) if is_restarted => "approve",
