@@ -240,8 +240,7 @@ impl Commit {
 
     /// The notice of every change, where readable copies of an agent's runs are kept: as durable as the change.
     fn file_copies(&self, agent: &AgentName) -> Option<NoticeRule> {
-        let settings = self.host.settings();
-        let is_copied = settings.mirrors.values().any(|agents| agents.contains(agent));
+        let is_copied = self.host.fixed.mirrors.values().any(|agents| agents.contains(agent));
         is_copied.then(|| NoticeRule {
             trigger: NoticeTrigger::RunChanged,
             recipient: Recipient::FileCopies,

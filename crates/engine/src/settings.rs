@@ -28,15 +28,15 @@ use crate::upstream::Gateway;
 use crate::vault::Vault;
 
 pub use agent::{
-    Agent, Card, CardReaders, HISTORY_TOKENS, InboxService, PinnedDefinition, ServedInbox, Skill, Streaming,
-    Tracking,
+    Agent, CallTracking, Card, CardReaders, HISTORY_TOKENS, InboxService, PinnedDefinition, ServedInbox,
+    Skill, StreamingMode,
 };
 pub use channels::{
     Channel, ChannelSecret, ChannelVia, DecideInChat, DiscordInteractive, DiscordRoom, MailLogin, MailServer,
     MailTls, NtfyTopic, SlackInteractive, SlackRoom, WebhookFormat, WebhookRoom,
 };
 pub use gate::{GATE, gate_agent};
-pub use people::{Absence, ApprovalLinks, ConfiguredPerson, LinkSignIn, NotifyWishes};
+pub use people::{Absence, ApprovalLinks, BearerLinks, ConfiguredPerson, LinkSignIn, NotifyWishes};
 pub use rules::Rules;
 
 /// What the user names of rooms begin with.
@@ -57,6 +57,12 @@ pub struct FixedSettings {
     pub max_body: usize,
     /// What connections may cost.
     pub connections: Connections,
+    /// The address that the server listens on.
+    pub listen: IpAddr,
+    /// Directories in which readable copies are kept, and of which agents.
+    pub mirrors: BTreeMap<PathBuf, BTreeSet<AgentName>>,
+    /// Whether this process ends TLS itself: then callers reach it by https, whatever `public_url` says.
+    pub speaks_https: bool,
     /// What is measured, and by whom.
     pub telemetry: Arc<Telemetry>,
     /// Where spans go; none where traces are off.
@@ -77,10 +83,8 @@ pub struct Settings {
     pub limits: Arc<Limits>,
     /// Of how many open holds people are notified; those above are listed, and nobody is notified of them.
     pub notified_holds: NotifiedHolds,
-    /// How long the contents of a run are kept once it has ended; for ever if that is not said.
+    /// How long the contents of a run are kept once it has ended, unless its agent says otherwise; for ever if that is not said.
     pub keep_ended: Option<Millis>,
-    /// The same of agents whose runs are kept for another time.
-    pub keep_ended_of: BTreeMap<AgentName, Millis>,
     /// How long a caller who waits for a run is kept at most.
     pub max_wait: Millis,
     /// From when on new runs are refused.
@@ -100,11 +104,9 @@ pub struct Settings {
     /// What A2A clients are offered.
     pub a2a: A2a,
     /// How outside jobs report back.
-    pub jobs: Jobs,
+    pub jobs: JobSettings,
     /// How long a task lies in an inbox until somebody must have taken it, unless it says otherwise (S4-29).
     pub task_ttl: Option<Millis>,
-    /// Directories in which readable copies are kept, and of which agents.
-    pub mirrors: BTreeMap<PathBuf, BTreeSet<AgentName>>,
     /// Where tokens of logins are kept, if they are.
     pub vault: Option<Arc<Vault>>,
     /// What pages lead a newcomer through; only the embedded demo has something.
@@ -134,7 +136,7 @@ pub struct A2a {
     /// What cards are signed with, if they are.
     pub card_key: Option<CardKey>,
     /// Which decisions count that name no hold.
-    pub decisions: Decisions,
+    pub decisions: ImpliedDecisions,
 }
 
 /// Intercepts A2A requests before the engine gets them. A program over the library may bring one.
@@ -209,7 +211,7 @@ pub enum MessageRoute {
 
 /// Which decisions count that name no hold (C26).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decisions {
+pub enum ImpliedDecisions {
     /// Those of callers who were shown the hold, by the last answer about its task.
     Shown,
     /// None.
@@ -223,14 +225,14 @@ impl Default for A2a {
             streaming: true,
             extended_card: true,
             card_key: None,
-            decisions: Decisions::Shown,
+            decisions: ImpliedDecisions::Shown,
         }
     }
 }
 
 /// How outside jobs report back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Jobs {
+pub struct JobSettings {
     /// How long a job that has ended is still shown; its run's log keeps it.
     pub keep: Millis,
     /// How long a job counts as worked on after its last word.
@@ -241,9 +243,9 @@ pub struct Jobs {
     pub per_job: u32,
 }
 
-impl Default for Jobs {
-    fn default() -> Jobs {
-        Jobs {
+impl Default for JobSettings {
+    fn default() -> JobSettings {
+        JobSettings {
             keep: Millis::hours(7 * 24),
             processing_lasts: Millis::seconds(10 * 60),
             per_caller: 600,
@@ -295,9 +297,8 @@ impl Default for Webhooks {
 pub struct Access {
     /// How callers are known.
     pub auth: Auth,
-    /// The address that the server listens on.
-    pub listen: IpAddr,
-    /// Names that callers may know it by, beside that address and those of this machine: in lower case, without port.
+    /// Names that callers may know it by, beside the address that it listens on and those of this machine: in lower case,
+    /// without port.
     pub hosts: BTreeSet<String>,
     /// Proxies that are believed when they say whom a request comes from.
     pub trusted_proxies: Vec<IpNet>,
@@ -413,7 +414,6 @@ impl Default for Access {
     fn default() -> Access {
         Access {
             auth: Auth::Local,
-            listen: Ipv4Addr::LOCALHOST.into(),
             hosts: BTreeSet::new(),
             trusted_proxies: Vec::new(),
             sessions: SessionLimits::default(),
@@ -458,6 +458,9 @@ impl Default for FixedSettings {
             poll: Millis(500),
             max_body: 1024 * 1024,
             connections: Connections::default(),
+            listen: Ipv4Addr::LOCALHOST.into(),
+            mirrors: BTreeMap::new(),
+            speaks_https: false,
             telemetry: Arc::default(),
             traces: None,
         }
@@ -520,7 +523,6 @@ impl Settings {
             limits: Arc::new(Limits::default()),
             notified_holds: NotifiedHolds::default(),
             keep_ended: None,
-            keep_ended_of: BTreeMap::new(),
             max_wait: Millis::seconds(300),
             load: Load::default(),
             access: Access::default(),
@@ -531,9 +533,8 @@ impl Settings {
             gateways: BTreeMap::new(),
             webhooks: Webhooks::default(),
             a2a: A2a::default(),
-            jobs: Jobs::default(),
+            jobs: JobSettings::default(),
             task_ttl: Some(Millis::hours(24)),
-            mirrors: BTreeMap::new(),
             vault: None,
             tour: None,
             a2a_interceptor: None,

@@ -87,8 +87,8 @@ async fn serve(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(&arguments.data)?;
     let store = SqliteStore::open(&SqliteOptions::at(arguments.data.join("standfast.db")))?;
     let clock = Clock::system();
-    let (fixed, mut settings) = settings(arguments, &clock).await?;
-    settings.access.listen = arguments.listen.ip();
+    let (mut fixed, mut settings) = settings(arguments, &clock).await?;
+    fixed.listen = arguments.listen.ip();
     agent::install(&mut settings, passes(&arguments.passes))?;
     let listener = TcpListener::bind(arguments.listen).await?;
     let address = listener.local_addr()?;
@@ -97,7 +97,7 @@ async fn serve(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     engine.join().await?;
     engine.work();
     engine.deliver(app::receivers());
-    engine.sweep_jobs();
+    engine.node_work().sweep_jobs();
     let (stop, stopping) = watch::channel(false);
     let surfaces = http::App { engine: engine.clone(), stopping: stopping.clone() };
     let server =

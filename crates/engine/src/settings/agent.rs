@@ -66,11 +66,13 @@ pub struct Agent {
     /// About how many tokens of the earlier runs of a conversation its model is reminded of.
     pub history_tokens: u32,
     /// Whether clients get its model's words while they come.
-    pub streaming: Streaming,
+    pub streaming: StreamingMode,
     /// Whether its calls can wait for a person.
-    pub tracking: Tracking,
+    pub tracking: CallTracking,
     /// Where its runs live.
     pub lives: StorageKind,
+    /// How long the contents of its runs are kept once they have ended, where that is not the server's time.
+    pub keep_ended: Option<Millis>,
     /// The inboxes that it takes work from.
     pub serves: Option<InboxService>,
     /// What it is for, where that is said.
@@ -113,9 +115,10 @@ impl Agent {
             worker_pool: WORKER_POOL,
             may_work: None,
             history_tokens: HISTORY_TOKENS,
-            streaming: Streaming::default(),
-            tracking: Tracking::default(),
+            streaming: StreamingMode::default(),
+            tracking: CallTracking::default(),
             lives: StorageKind::Durable,
+            keep_ended: None,
             serves: None,
             purpose: None,
             card: Card::default(),
@@ -235,7 +238,7 @@ impl InboxService {
 
 /// Whether clients get a model's words while they come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Streaming {
+pub enum StreamingMode {
     /// They do.
     #[default]
     On,
@@ -245,7 +248,7 @@ pub enum Streaming {
 
 /// Whether the calls of an agent can wait for a person (C29).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Tracking {
+pub enum CallTracking {
     /// They can.
     #[default]
     On,

@@ -18,6 +18,7 @@ use standfast_store::{EndedQuery, StoreError};
 use super::Work;
 use crate::EngineError;
 use crate::log::ErasedRun;
+use crate::settings::Settings;
 
 /// Runs erased at once at most.
 const AT_ONCE: usize = 50;
@@ -38,6 +39,11 @@ struct RetentionTimes {
 }
 
 impl RetentionTimes {
+    fn of_settings(settings: &Settings) -> RetentionTimes {
+        let said = settings.agents.iter().filter_map(|(name, agent)| Some((name.clone(), agent.keep_ended?)));
+        RetentionTimes { usual: settings.keep_ended, of_agents: said.collect() }
+    }
+
     /// The shortest; none when everything is kept for ever.
     fn shortest(&self) -> Option<Millis> {
         self.of_agents.values().chain(&self.usual).min().copied()
@@ -66,8 +72,7 @@ impl Work {
         self.host.spawn(async move {
             while let Some(shared) = shared.upgrade().filter(|shared| !shared.host.is_stopping()) {
                 let settings = shared.host.settings();
-                let kept =
-                    RetentionTimes { usual: settings.keep_ended, of_agents: settings.keep_ended_of.clone() };
+                let kept = RetentionTimes::of_settings(&settings);
                 drop(settings);
                 let keep = kept.shortest();
                 if keep.is_some()

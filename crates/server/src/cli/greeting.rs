@@ -4,12 +4,13 @@
 //! easier seen now stands below it: the database, how callers sign in, where the pages are.
 
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::Path;
 
 use standfast::config::{Config, ToolType};
 use standfast::database::Database;
 use standfast::demo;
-use standfast_engine::settings::{Access, Auth, Settings};
+use standfast_engine::settings::{Auth, Settings};
 
 /// What stands between the name of an MCP server and that of its tool.
 const BETWEEN: &str = "__";
@@ -17,6 +18,8 @@ const BETWEEN: &str = "__";
 /// What there is to say.
 pub(super) struct Greeting<'a> {
     pub(super) url: &'a str,
+    /// The address that it listens on.
+    pub(super) listen: IpAddr,
     pub(super) data: &'a Path,
     pub(super) database: &'a Database,
     /// Whether the database was created by this start.
@@ -28,12 +31,12 @@ pub(super) struct Greeting<'a> {
 impl Greeting<'_> {
     /// The lines.
     pub(super) fn text(&self, settings: &Settings) -> String {
-        let Greeting { url, data, database, is_new, config } = self;
+        let Greeting { url, data, database, is_new, config, .. } = self;
         let new = if *is_new { " (new, created by this start)" } else { "" };
         let mut text = format!("Standfast listens on {url}\ndata:     {}\n", data.display());
         text.extend(config.map(|config| format!("config:   {}\n", config.source.name)));
         text.push_str(&format!("database: {database}{new}\n"));
-        text.push_str(&format!("sign-in:  {}\n", self.sign_in(&settings.access)));
+        text.push_str(&format!("sign-in:  {}\n", self.sign_in(&settings.access.auth)));
         match config {
             Some(config) => self.of_config(config, settings, &mut text),
             None => self.of_demo(&settings.access.auth, &mut text),
@@ -88,14 +91,14 @@ impl Greeting<'_> {
         ));
     }
 
-    fn sign_in(&self, access: &Access) -> String {
+    fn sign_in(&self, auth: &Auth) -> String {
         let place = match self.config {
             Some(config) => format!("--config '{}'", config.source.name),
             None => format!("--data '{}'", self.data.display()),
         };
         let key = format!("export STANDFAST_KEY=$(standfast keys create --user NAME {place})");
-        match &access.auth {
-            Auth::Local if !access.listen.is_loopback() => {
+        match auth {
+            Auth::Local if !self.listen.is_loopback() => {
                 "NONE: anyone who reaches this address may see and decide everything".to_owned()
             }
             Auth::Local => "none; only this machine may call".to_owned(),

@@ -31,14 +31,15 @@ use standfast_store::file::{self, FileOptions, FileStore};
 use standfast_store::memory::MemoryStore;
 use standfast_store::postgres::{self, PostgresOptions, PostgresStore};
 use standfast_store::split_store::SplitStore;
-use standfast_store::sqlite::{OpenError, Sealing, SqliteOptions, SqliteStore};
+use standfast_store::sqlite::{OpenError, PayloadSealer, SqliteOptions, SqliteStore};
 use standfast_store::{Observer, Store};
-use standfast_surfaces::http::{BadCertificate, ServerCertificate};
+use standfast_surfaces::http::{BadCertificate, ServerCertificate, TlsAcceptor};
 use standfast_surfaces::{async_tool, http};
 use standfast_tools::mcp::login::{Logins, Site};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::data::{self, NoDirectory};
 use super::greeting::{self, Greeting};
@@ -46,7 +47,7 @@ use super::logging;
 #[cfg(target_os = "linux")]
 use super::notify::{ServiceState, notify};
 use super::reload::{self, FixedAtStart};
-use super::running::{self, RunningServer};
+use super::running::{self, Announcement, RunningServer};
 use super::verify::Rehearsal;
 
 /// How long requests in progress may take once the server stops.
@@ -178,7 +179,8 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
         };
         logging::begin(arguments.log_format, config.as_ref().map(|config| &config.file.server.log));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(serve(arguments, (path, file), config, rehearsal))
+        let wanted = wanted_address(arguments, config.as_ref());
+        runtime.block_on(serve(StartPlan { arguments, path, file, config, rehearsal, wanted }))
     });
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -189,45 +191,97 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
     }
 }
 
-async fn serve(
-    arguments: &Serve,
-    (path, file): (Option<PathBuf>, Option<Vec<u8>>),
+/// What a start goes by.
+struct StartPlan<'a> {
+    arguments: &'a Serve,
+    path: Option<PathBuf>,
+    /// The file as it was before it was read: what is written later is a change.
+    file: Option<Vec<u8>>,
     config: Option<Config>,
     rehearsal: Option<Rehearsal>,
-) -> Result<(), Failure> {
+    /// The address to listen on.
+    wanted: SocketAddr,
+}
+
+/// A server of which everything is opened and built, and nothing runs yet.
+struct PreparedServer {
+    store: Arc<dyn Store>,
+    database: Database,
+    /// Whether the database was created by this start.
+    is_new: bool,
+    data: PathBuf,
+    fixed: FixedSettings,
+    settings: Settings,
+    at_start: FixedAtStart,
+    certificate: Option<Arc<ServerCertificate>>,
+    acceptor: Option<TlsAcceptor>,
+    /// What logins go by.
+    site: Arc<Site>,
+}
+
+/// A server that answers.
+struct ActiveServer {
+    engine: Engine,
+    requests: JoinHandle<()>,
+    signing: Option<JoinHandle<()>>,
+    exporter: Option<Exporter>,
+    stop: watch::Sender<bool>,
+    at_start: FixedAtStart,
+    certificate: Option<Arc<ServerCertificate>>,
+    /// Kept until the end. Who reads it are commands on this machine; without it they know less.
+    _announcement: Option<Announcement>,
+}
+
+async fn serve(plan: StartPlan<'_>) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    if let Some(rehearsal) = &rehearsal {
+    if let Some(rehearsal) = &plan.rehearsal {
         rehearsal.end_with_parent();
     }
-    if let (None, Some(found)) = (&arguments.config, &path) {
+    if let (None, Some(found)) = (&plan.arguments.config, &plan.path) {
         tracing::info!("config: using {} of the current directory; --demo serves the demo", found.display());
     }
-    let wanted = wanted_address(arguments, config.as_ref());
-    config.as_ref().map_or(Ok(()), Config::fits_this_machine)?;
-    let files = config.as_ref().and_then(Config::tls_files);
+    let Some(prepared) = prepare(&plan, &mut signals).await? else { return Ok(()) };
+    let server = begin(&plan, prepared).await?;
+    tokio::select! {
+        () = signals.next() => {}
+        failed = server.keep_up(&plan) => failed?,
+        () = server.keep_certificate() => {}
+    }
+    tracing::info!("serve: stopping; a second signal stops at once");
+    tokio::select! {
+        () = server.stop() => {}
+        () = signals.next() => std::process::exit(1),
+    }
+    Ok(())
+}
+
+/// Opens the store, builds the settings. None when a signal came first.
+async fn prepare(plan: &StartPlan<'_>, signals: &mut Signals) -> Result<Option<PreparedServer>, Failure> {
+    let config = plan.config.as_ref();
+    config.map_or(Ok(()), Config::fits_this_machine)?;
+    let files = config.and_then(Config::tls_files);
     let certificate = files.map(|(chain, key)| ServerCertificate::read(chain, key)).transpose()?;
     let acceptor = certificate.as_ref().map(|certificate| certificate.acceptor()).transpose()?;
-    let data = data::directory(arguments.data.as_deref())?;
+    let data = data::directory(plan.arguments.data.as_deref())?;
     // Opened first: logins are kept there, and MCP servers may ask for them.
     let telemetry = Arc::<Telemetry>::default();
-    let database = config.as_ref().and_then(|config| config.database.clone());
-    let uses_memory = config.as_ref().is_some_and(Config::uses_memory);
-    let at = database.unwrap_or_else(|| Database::Sqlite(data::database(&data)));
-    let is_new = at.file().is_some_and(|file| !file.exists());
-    let sealing = at.file().map(|file| data::sealing(config.as_ref(), &file)).transpose()?.flatten();
-    let store = open(&at, sealing, uses_memory, telemetry.clone() as Arc<dyn Observer>)?;
-    let key = config.as_ref().and_then(Config::secret_key);
-    let key = data::webhook_key(&data, key)?;
+    let uses_memory = config.is_some_and(Config::uses_memory);
+    let named = config.and_then(|config| config.database.clone());
+    let database = named.unwrap_or_else(|| Database::Sqlite(data::database(&data)));
+    let is_new = database.file().is_some_and(|file| !file.exists());
+    let sealing = database.file().map(|file| data::sealing(config, &file)).transpose()?.flatten();
+    let store = open(&database, sealing, uses_memory, telemetry.clone() as Arc<dyn Observer>)?;
+    let key = data::webhook_key(&data, config.and_then(Config::secret_key))?;
     let site = Arc::<Site>::default();
     let tenant = FixedSettings::default().tenant;
     let logins =
         Logins { vault: Arc::new(Vault::new(store.clone(), tenant, key.clone())), site: site.clone() };
     let around = Around { data: data.clone(), clock: Clock::system(), logins: Some(logins) };
-    let ServerParts { mut fixed, mut settings, database, uses_memory } = match &config {
+    let mut parts = match config {
         // MCP servers may take their time; whoever has enough of that can stop here.
         Some(config) => tokio::select! {
             built = config.build(&around) => built?,
-            () = signals.next() => return Ok(()),
+            () = signals.next() => return Ok(None),
         },
         None => ServerParts {
             fixed: FixedSettings::default(),
@@ -236,110 +290,136 @@ async fn serve(
             uses_memory: false,
         },
     };
-    overrule(&mut settings, arguments, wanted)?;
-    if let Some(most) = arguments.max_connections {
-        fixed.connections.at_once = most.get();
+    overrule(&mut parts.settings, plan.arguments, plan.wanted)?;
+    if let Some(rehearsal) = &plan.rehearsal {
+        rehearsal.stand_in(&mut parts.settings);
     }
-    if let Some(rehearsal) = &rehearsal {
-        rehearsal.stand_in(&mut settings);
+    parts.settings.webhooks.key = Some(key);
+    parts.fixed.telemetry = telemetry;
+    parts.fixed.listen = plan.wanted.ip();
+    if let Some(most) = plan.arguments.max_connections {
+        parts.fixed.connections.at_once = most.get();
     }
-    fixed.telemetry = telemetry;
-    settings.webhooks.key = Some(key);
-    config.iter().for_each(warn);
-    let restart_keys = config.as_ref().map(Config::restart_keys).unwrap_or_default();
-    let at_start = FixedAtStart { database, uses_memory, restart_keys, file, around: around.clone() };
-    let listener = listen(wanted).await?;
-    let address = listener.local_addr()?;
-    let url = format!("{}://{address}", if certificate.is_some() { "https" } else { "http" });
-    site.listens_on(url.clone());
+    if parts.fixed.node_name.is_empty() {
+        parts.fixed.node_name = machine_name();
+    }
+    let ServerParts { fixed, settings, database: named, uses_memory } = parts;
+    let restart_keys = config.map(Config::restart_keys).unwrap_or_default();
+    let file = plan.file.clone();
+    let at_start = FixedAtStart { database: named, uses_memory, restart_keys, file, around };
+    let prepared = PreparedServer {
+        store,
+        database,
+        is_new,
+        data,
+        fixed,
+        settings,
+        at_start,
+        certificate,
+        acceptor,
+        site,
+    };
+    Ok(Some(prepared))
+}
 
-    let limits = fixed.connections.clone();
+/// Listens, lets engine and surfaces work, and says where.
+async fn begin(plan: &StartPlan<'_>, prepared: PreparedServer) -> Result<ActiveServer, Failure> {
+    let PreparedServer { store, database, is_new, data, mut fixed, settings, at_start, .. } = prepared;
+    let config = plan.config.as_ref();
+    if let Some(config) = config {
+        warn(config);
+    }
+    let listener = listen(plan.wanted).await?;
+    let address = listener.local_addr()?;
+    let url = format!("{}://{address}", if prepared.acceptor.is_some() { "https" } else { "http" });
+    prepared.site.listens_on(url.clone());
     let running = RunningServer {
         pid: std::process::id(),
         url: url.clone(),
-        config: path.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())),
-        database: running::name_of(&at),
+        config: plan.path.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())),
+        database: running::name_of(&database),
     };
-    // Kept until the end. Who reads it are commands on this machine; without it they know less.
-    let _announcement = running::announce(&data, &running).inspect_err(
+    let announcement = running::announce(&data, &running).inspect_err(
         |error| tracing::warn!(%error, "serve: could not note in the data directory that a server runs"),
     );
     let greeting =
-        Greeting { url: &url, data: &data, database: &at, is_new, config: config.as_ref() }.text(&settings);
-    if fixed.node_name.is_empty() {
-        fixed.node_name = machine_name();
-    }
-    let exporter = export_traces(config.as_ref(), &around.clock, &mut fixed)?;
-    let engine = Engine::new(store, around.clock, fixed, settings);
+        Greeting { url: &url, listen: fixed.listen, data: &data, database: &database, is_new, config };
+    let greeting = greeting.text(&settings);
+    let clock = at_start.around.clock.clone();
+    let exporter = export_traces(config, &clock, &mut fixed)?;
+    let (limits, mirrors) = (fixed.connections.clone(), fixed.mirrors.clone());
+    let engine = Engine::new(store, clock, fixed, settings);
     if let Err(error) = engine.join().await {
         // It was just opened; whatever is wrong now, the node goes on trying.
         tracing::warn!(%error, "nodes: could not announce this node; retrying");
     }
     engine.work();
-    let mirrors = engine.settings().mirrors.clone();
     if !mirrors.is_empty() {
         async_tool::mirror(&engine, mirrors);
     }
     engine.deliver(app::receivers());
-    engine.sweep_jobs();
+    engine.node_work().sweep_jobs();
     let (stop, stopping) = watch::channel(false);
-    let signing = config
-        .as_ref()
-        .and_then(Config::heads)
-        .map(|heads| tokio::spawn(heads::keep_signing(heads, at, engine.clock().clone(), stopping.clone())));
+    let signing = config.and_then(Config::heads).map(|heads| {
+        tokio::spawn(heads::keep_signing(heads, database, engine.clock().clone(), stopping.clone()))
+    });
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };
-    let server = tokio::spawn(async move {
+    let acceptor = prepared.acceptor;
+    let requests = tokio::spawn(async move {
         http::serve_with(listener, app::router(app), &limits, stopping, acceptor).await
     });
     greeting::print(&greeting)?;
     #[cfg(target_os = "linux")]
     notify(ServiceState::Ready);
+    Ok(ActiveServer {
+        engine,
+        requests,
+        signing,
+        exporter,
+        stop,
+        at_start,
+        certificate: prepared.certificate,
+        _announcement: announcement.ok(),
+    })
+}
 
-    let keeps_up = async {
-        // A rehearsal is what it was when it began.
-        match path.as_ref().filter(|_| rehearsal.is_none()) {
-            Some(path) => {
-                let overrule = |settings: &mut Settings| {
-                    overrule(settings, arguments, wanted).map_err(|no| no.to_string())
-                };
-                reload::keep_up(path, &engine, &at_start, overrule).await
-            }
-            None => std::future::pending().await,
-        }
-    };
-    let keeps_certificate = async {
-        match &certificate {
+impl ActiveServer {
+    /// Goes on with the file as it changes. A rehearsal is what it was when it began.
+    async fn keep_up(&self, plan: &StartPlan<'_>) -> std::io::Result<()> {
+        let Some(path) = plan.path.as_ref().filter(|_| plan.rehearsal.is_none()) else {
+            return std::future::pending().await;
+        };
+        let overrule = |settings: &mut Settings| {
+            overrule(settings, plan.arguments, plan.wanted).map_err(|no| no.to_string())
+        };
+        reload::keep_up(path, &self.engine, &self.at_start, overrule).await
+    }
+
+    /// Goes on with the certificate as it is renewed.
+    async fn keep_certificate(&self) {
+        match &self.certificate {
             Some(certificate) => certificate.keep_up().await,
             None => std::future::pending().await,
         }
-    };
-    tokio::select! {
-        () = signals.next() => {}
-        failed = keeps_up => failed?,
-        () = keeps_certificate => {}
     }
-    tracing::info!("serve: stopping; a second signal stops at once");
-    #[cfg(target_os = "linux")]
-    notify(ServiceState::Stopping);
-    let _ = stop.send(true);
-    let stopped = async {
+
+    /// Takes no more requests, and lets what is under way finish.
+    async fn stop(self) {
+        #[cfg(target_os = "linux")]
+        notify(ServiceState::Stopping);
+        let _ = self.stop.send(true);
         // Requests that wait for a run are answered as soon as the engine begins nothing new.
-        let requests = tokio::time::timeout(DRAIN, server);
-        let _ = tokio::join!(requests, engine.drain(DRAIN_RUNS));
+        let requests = tokio::time::timeout(DRAIN, self.requests);
+        let _ = tokio::join!(requests, self.engine.drain(DRAIN_RUNS));
         // What the last requests began.
-        engine.drain(Millis(0)).await;
-        if let Some(signing) = signing {
+        self.engine.drain(Millis(0)).await;
+        if let Some(signing) = self.signing {
             let _ = signing.await;
         }
-        if let Some(exporter) = exporter {
+        if let Some(exporter) = self.exporter {
             exporter.stop().await;
         }
-    };
-    tokio::select! {
-        () = stopped => {}
-        () = signals.next() => std::process::exit(1),
     }
-    Ok(())
 }
 
 /// Says what one should know of a configuration (C10, C28).
@@ -385,8 +465,7 @@ fn wanted_address(arguments: &Serve, config: Option<&Config>) -> SocketAddr {
 /// What the arguments say beside or against the settings. Beyond this machine nobody may call without saying who they
 /// are, unless the flag says so.
 fn overrule(settings: &mut Settings, arguments: &Serve, wanted: SocketAddr) -> Result<(), Failure> {
-    let access = &mut settings.access;
-    access.listen = wanted.ip();
+    let (access, is_loopback) = (&mut settings.access, wanted.ip().is_loopback());
     if let Some(auth) = arguments.auth {
         access.auth = match auth {
             AuthArg::Local => Auth::Local,
@@ -394,14 +473,14 @@ fn overrule(settings: &mut Settings, arguments: &Serve, wanted: SocketAddr) -> R
         };
     }
     if access.auth == Auth::Local && !arguments.allow_unauthenticated {
-        if !access.listen.is_loopback() {
+        if !is_loopback {
             return Err(Failure::NotLoopback(wanted));
         }
         if let Some(host) = arguments.hosts.first() {
             return Err(Failure::HostWithoutAuth(host.clone()));
         }
     }
-    if access.auth == Auth::Local && !access.listen.is_loopback() {
+    if access.auth == Auth::Local && !is_loopback {
         tracing::warn!(
             "serve: ANYONE WHO REACHES {wanted} MAY SEE AND DECIDE EVERYTHING: no authentication (--allow-unauthenticated)"
         );
@@ -427,7 +506,7 @@ fn overrule(settings: &mut Settings, arguments: &Serve, wanted: SocketAddr) -> R
 /// The database, with a memory store beside it for agents that live there (C28).
 fn open(
     database: &Database,
-    sealing: Option<Sealing>,
+    sealing: Option<PayloadSealer>,
     uses_memory: bool,
     observer: Arc<dyn Observer>,
 ) -> Result<Arc<dyn Store>, Failure> {

@@ -24,9 +24,9 @@ use standfast_engine::clock::Clock;
 use standfast_engine::outbound::guard::Guard;
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{
-    A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, HISTORY_TOKENS,
-    InboxService, Jobs, Load, NotifiedHolds, RateLimits, Rules, ServedInbox, SessionLimits, Settings, Skill,
-    Streaming, Tracking, Webhooks, gate_agent,
+    A2a, Access, Agent, Auth, CallTracking, Card, CardReaders, Connections, FixedSettings, HISTORY_TOKENS,
+    ImpliedDecisions, InboxService, JobSettings, Load, NotifiedHolds, RateLimits, Rules, ServedInbox,
+    SessionLimits, Settings, Skill, StreamingMode, Webhooks, gate_agent,
 };
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
@@ -213,9 +213,7 @@ impl Config {
             a2a: a2a(&self.file.server)?,
             jobs: jobs(&self.file.server.async_tools),
             task_ttl: task_ttl(&self.file.server.inboxes),
-            mirrors: self.mirrors(),
             keep_ended: self.file.server.retention.ended_runs.map(|span| span.0),
-            keep_ended_of: self.kept_of_agents()?,
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
             load: Load {
                 waiting_writes: waiting_writes.unwrap_or(usual.load.waiting_writes),
@@ -248,6 +246,8 @@ impl Config {
                 ..usual.connections
             },
             max_body: max_body.unwrap_or(usual.max_body),
+            mirrors: self.mirrors(),
+            speaks_https: self.file.server.tls.is_some(),
             ..usual
         }
     }
@@ -287,12 +287,6 @@ impl Config {
         })
     }
 
-    /// How long the runs of agents are kept that say so themselves.
-    fn kept_of_agents(&self) -> Result<BTreeMap<AgentName, Millis>, BuildError> {
-        let said = self.file.agents.iter().filter_map(|(name, agent)| Some((name, agent.retention?)));
-        said.map(|(name, span)| Ok((AgentName::new(name)?, span.0))).collect()
-    }
-
     /// How payloads are sealed, if they are.
     #[must_use]
     pub fn encryption(&self) -> Option<EncryptionSettings> {
@@ -319,7 +313,7 @@ impl Config {
     }
 
     /// Where readable copies are kept, and of which agents.
-    fn mirrors(&self) -> BTreeMap<PathBuf, BTreeSet<AgentName>> {
+    pub(super) fn mirrors(&self) -> BTreeMap<PathBuf, BTreeSet<AgentName>> {
         let mut mirrors: BTreeMap<PathBuf, BTreeSet<AgentName>> = BTreeMap::new();
         for (name, agent) in &self.file.agents {
             let store = agent.session_store.as_ref().and_then(|store| self.file.session_stores.get(store));
@@ -401,14 +395,15 @@ impl Config {
             may_work: plan.may_work,
             history_tokens: agent.history_tokens.unwrap_or(HISTORY_TOKENS),
             streaming: match agent.reasoning.enable_streaming {
-                Some(false) => Streaming::Off,
-                Some(true) | None => Streaming::On,
+                Some(false) => StreamingMode::Off,
+                Some(true) | None => StreamingMode::On,
             },
-            tracking: if plan.mode.is_some() { Tracking::On } else { Tracking::Off },
+            tracking: if plan.mode.is_some() { CallTracking::On } else { CallTracking::Off },
             lives: match plan.lives {
                 RunStorage::InMemory => StorageKind::Memory,
                 RunStorage::Durably => StorageKind::Durable,
             },
+            keep_ended: agent.retention.map(|span| span.0),
             serves,
             purpose: agent.description.clone(),
             card: card(&agent.a2a),
@@ -563,7 +558,7 @@ fn access(server: &file::Server) -> Result<Access, BuildError> {
         lasts: server.sessions.lasts.map_or(usual.lasts, |span| span.0),
     };
     let rates = rates(&server.limits.rates);
-    Ok(Access { auth, hosts, trusted_proxies, sessions, rates, ..Access::default() })
+    Ok(Access { auth, hosts, trusted_proxies, sessions, rates })
 }
 
 /// How often somebody may ask.
@@ -592,8 +587,8 @@ fn a2a(server: &file::Server) -> Result<A2a, NoCardKey> {
         extended_card: usual.extended_card,
         card_key: signature.map(read).transpose()?,
         decisions: match server.a2a.decisions {
-            Some(file::A2aDecisions::Strict) => Decisions::Strict,
-            Some(file::A2aDecisions::Shown) => Decisions::Shown,
+            Some(file::A2aDecisions::Strict) => ImpliedDecisions::Strict,
+            Some(file::A2aDecisions::Shown) => ImpliedDecisions::Shown,
             None => usual.decisions,
         },
     })
@@ -639,9 +634,9 @@ fn task_ttl(said: &file::Inboxes) -> Option<Millis> {
     Some(ttl).filter(|ttl| ttl.0 > 0)
 }
 
-fn jobs(said: &file::AsyncTools) -> Jobs {
-    let usual = Jobs::default();
-    Jobs {
+fn jobs(said: &file::AsyncTools) -> JobSettings {
+    let usual = JobSettings::default();
+    JobSettings {
         keep: said.keep_settled.map_or(usual.keep, |span| span.0),
         processing_lasts: said.processing_lasts.map_or(usual.processing_lasts, |span| span.0),
         per_caller: said.per_caller.unwrap_or(usual.per_caller),

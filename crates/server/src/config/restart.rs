@@ -1,7 +1,8 @@
 //! Which keys only a start reads: a reload that changes one of them says so.
 //!
 //! A value is compared by how it is written for debugging, in which secrets are cut out; it is never shown. A key that
-//! `FixedSettings` or the start of the server reads belongs into the list.
+//! `FixedSettings` or the start of the server reads belongs into the list: what such a key says is in no `Settings`, so that
+//! nothing goes by the new value before a restart. Mirrors are compared with the agents that they are kept of.
 
 use super::Config;
 
@@ -26,8 +27,6 @@ impl Config {
     #[must_use]
     pub fn restart_keys(&self) -> Vec<RestartKey> {
         let server = &self.file.server;
-        let mirrors: Vec<_> =
-            self.file.session_stores.iter().map(|(name, store)| (name, &store.mirror)).collect();
         let key = |name, value: &dyn std::fmt::Debug| RestartKey { name, value: format!("{value:?}") };
         vec![
             key("server.listen", &server.listen),
@@ -41,7 +40,7 @@ impl Config {
             key("server.log", &server.log),
             key("server.tls", &server.tls),
             key("server.traces", &server.traces),
-            key("session_stores.<name>.mirror", &mirrors),
+            key("session_stores.<name>.mirror", &self.mirrors()),
         ]
     }
 }

@@ -6,6 +6,7 @@
 //! post to it. A credential is always looked up; only those who fail often are throttled (`attempts.rs`), by the address of
 //! the client, which proxies that are trusted may name (`forwarded.rs`). How often anybody may ask is `rates.rs`.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use standfast_engine::auth::{ApiKey, NotLetIn, Principal, Scope};
-use standfast_engine::settings::{Access, Auth, LinkSignIn, Settings};
+use standfast_engine::settings::{Auth, LinkSignIn, Settings};
 use standfast_engine::{Activity, EngineError};
 
 use super::app::App;
@@ -157,7 +158,8 @@ impl Door {
     pub(super) async fn let_in(&self, request: &mut Request) -> Result<(), Problem> {
         let Door { app, attempts, rates } = self;
         let settings = app.engine.settings();
-        refuse_foreign(&settings.access, request.method(), request.uri().path(), request.headers())?;
+        let names = ServerNames { listen: app.engine.fixed().listen, hosts: &settings.access.hosts };
+        refuse_foreign(&names, request.method(), request.uri().path(), request.headers())?;
         if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
             let client = forwarded::client(peer, request.headers(), &settings.access.trusted_proxies);
             tracing::Span::current().record("from", tracing::field::display(client));
@@ -246,9 +248,20 @@ fn one(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     Some(values.next().map_or(first.to_str().unwrap_or_default(), |_| ""))
 }
 
-fn refuse_foreign(access: &Access, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Problem> {
+/// What callers may know this server by, beside the names of this machine.
+struct ServerNames<'a> {
+    listen: IpAddr,
+    hosts: &'a BTreeSet<String>,
+}
+
+fn refuse_foreign(
+    names: &ServerNames<'_>,
+    method: &Method,
+    path: &str,
+    headers: &HeaderMap,
+) -> Result<(), Problem> {
     let host = one(headers, header::HOST).unwrap_or_default();
-    if !is_ours(access, host) {
+    if !is_ours(names, host) {
         let detail = "this server does not answer to this name: call it localhost, 127.0.0.1, [::1], the address it \
                       listens on, or a name that it was given with --host";
         let status = StatusCode::MISDIRECTED_REQUEST;
@@ -278,7 +291,7 @@ fn is_same_site(headers: &HeaderMap) -> bool {
 }
 
 /// Whether an authority (`host` or `host:port`) names this server.
-fn is_ours(access: &Access, authority: &str) -> bool {
+fn is_ours(names: &ServerNames<'_>, authority: &str) -> bool {
     let (name, port) = match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']').unwrap_or_default(),
         None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
@@ -291,8 +304,8 @@ fn is_ours(access: &Access, authority: &str) -> bool {
     match name.parse::<IpAddr>() {
         // A page can point its own name here, but it cannot make its name an address: where the server listens on
         // all of them, any address will do.
-        Ok(address) => address.is_loopback() || address == access.listen || access.listen.is_unspecified(),
-        Err(_) => name.eq_ignore_ascii_case("localhost") || access.hosts.contains(&name.to_ascii_lowercase()),
+        Ok(address) => address.is_loopback() || address == names.listen || names.listen.is_unspecified(),
+        Err(_) => name.eq_ignore_ascii_case("localhost") || names.hosts.contains(&name.to_ascii_lowercase()),
     }
 }
 
@@ -528,14 +541,18 @@ fn unknown(auth: &Auth) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::net::Ipv4Addr;
 
     use standfast_engine::auth::KEY_BYTES;
 
     use super::*;
 
+    /// A server without names of its own, on this machine only.
+    const LOCAL: ServerNames<'static> =
+        ServerNames { listen: IpAddr::V4(Ipv4Addr::LOCALHOST), hosts: &BTreeSet::new() };
+
     fn answer(
-        access: &Access,
+        names: &ServerNames<'_>,
         method: Method,
         host: &'static str,
         origin: Option<&'static str>,
@@ -545,7 +562,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        refuse_foreign(access, &method, "/", &headers).err().map(|problem| problem.status)
+        refuse_foreign(names, &method, "/", &headers).err().map(|problem| problem.status)
     }
 
     /// T21.
@@ -570,8 +587,7 @@ mod tests {
             (Method::DELETE, "localhost:8080", Some(""), Some(403)),
             (Method::GET, "localhost:8080", Some("https://evil.example"), None),
         ] {
-            let access = Access::default();
-            assert_eq!(answer(&access, method.clone(), host, origin), status, "{method} {host} {origin:?}");
+            assert_eq!(answer(&LOCAL, method.clone(), host, origin), status, "{method} {host} {origin:?}");
         }
     }
 
@@ -610,7 +626,7 @@ mod tests {
             let mut headers = HeaderMap::from_iter([(header::HOST, "localhost:8080".parse().unwrap())]);
             headers.extend(origin.map(|origin| (header::ORIGIN, origin.parse().unwrap())));
             headers.extend(site.map(|site| (SEC_FETCH_SITE, site.parse().unwrap())));
-            let taken = refuse_foreign(&Access::default(), &Method::POST, path, &headers).is_ok();
+            let taken = refuse_foreign(&LOCAL, &Method::POST, path, &headers).is_ok();
             assert_eq!(taken, is_taken, "{path} {origin:?} {site:?}");
         }
     }
@@ -619,10 +635,7 @@ mod tests {
     #[test]
     fn elsewhere_names_must_be_given() {
         let hosts = BTreeSet::from(["approve.example".to_owned()]);
-        let at = |listen: &str| {
-            let (listen, hosts) = (listen.parse().unwrap(), hosts.clone());
-            Access { auth: Auth::Keys, listen, hosts, ..Access::default() }
-        };
+        let at = |listen: &str| ServerNames { listen: listen.parse().unwrap(), hosts: &hosts };
         for (listen, host, status) in [
             ("10.0.0.1", "10.0.0.1:8080", None),
             ("10.0.0.1", "10.0.0.2:8080", Some(421)),
@@ -653,10 +666,10 @@ mod tests {
     fn a_header_that_is_there_twice_fits_nothing() {
         let mut headers = HeaderMap::new();
         headers.append(header::HOST, "localhost".parse().unwrap());
-        assert!(refuse_foreign(&Access::default(), &Method::GET, "/", &headers).is_ok());
+        assert!(refuse_foreign(&LOCAL, &Method::GET, "/", &headers).is_ok());
         headers.append(header::HOST, "localhost".parse().unwrap());
-        assert!(refuse_foreign(&Access::default(), &Method::GET, "/", &headers).is_err());
-        assert!(refuse_foreign(&Access::default(), &Method::GET, "/", &HeaderMap::new()).is_err());
+        assert!(refuse_foreign(&LOCAL, &Method::GET, "/", &headers).is_err());
+        assert!(refuse_foreign(&LOCAL, &Method::GET, "/", &HeaderMap::new()).is_err());
     }
 
     #[test]

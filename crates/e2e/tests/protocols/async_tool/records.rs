@@ -128,6 +128,40 @@ async fn a_server_keeps_the_files_up_to_date() {
     says("completed", "idle").await;
 }
 
+/// C9: a directory of copies is taken in by a start alone. Where a reload leaves it out, the log says that the old value stays in
+/// use, and it does: what happens afterwards is in the files.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_without_the_mirror_goes_on_with_the_copies() {
+    let outside = Outside::answering(json!({})).await;
+    let folder = Setup::default().folder(&outside);
+    let file = folder.path().join("standfast.yaml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, config.replace("{backend: sql,", "{backend: sql, mirror: ./files,")).unwrap();
+    let server = serve(folder.path());
+    let run = server.begin("s-1").await;
+    let job = outside.job().await;
+    let id = text(&job["pendingID"]);
+    server.run_is(&run, "held").await;
+    let call = folder.path().join(format!("files/pending_tool/{id}.json"));
+    let says = async |status: &str| {
+        until(&format!("the copy says {status}"), async || {
+            (call.exists() && read(&call)["status"] == status).then_some(())
+        })
+        .await;
+    };
+    says("waiting").await;
+    std::fs::write(&file, config).unwrap();
+    until("the log says what needs a restart", async || {
+        let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
+        log.lines().any(|line| line.contains("need a restart") && line.contains("mirror")).then_some(())
+    })
+    .await;
+    let body = json!({"pendingID": id, "result": result()});
+    assert_eq!(server.webhook(&body, text(&job["callbackSecret"])).await.status, 200);
+    server.run_is(&run, "completed").await;
+    says("completed").await;
+}
+
 /// C9, T16: the mirror has the files of each tenant in a folder of its own: also of one that comes while the server runs, and
 /// nothing of one is in those of the other.
 #[tokio::test(flavor = "multi_thread")]
