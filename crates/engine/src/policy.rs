@@ -22,7 +22,7 @@ use standfast_policy::decision::DEFAULT;
 use standfast_policy::value::Arguments;
 
 use crate::schema;
-use crate::settings::{Agent, Rules, Tracking};
+use crate::settings::{Agent, CallTracking, Rules};
 use crate::tool::{Judgement, Tool};
 
 /// Characters of the reason why arguments do not fit: it quotes them.
@@ -307,8 +307,10 @@ impl Judge<'_> {
     /// A verdict of an agent whose runs are tracked; without, nobody can be asked (C29).
     fn tracked(&self, verdict: Verdict) -> Option<Verdict> {
         match (verdict.effect, self.agent.tracking) {
-            (Effect::Hold, Tracking::Off) => not_tracked(),
-            (Effect::Hold | Effect::Allow | Effect::Deny, Tracking::On | Tracking::Off) => Some(verdict),
+            (Effect::Hold, CallTracking::Off) => not_tracked(),
+            (Effect::Hold | Effect::Allow | Effect::Deny, CallTracking::On | CallTracking::Off) => {
+                Some(verdict)
+            }
         }
     }
 

@@ -32,13 +32,14 @@ use tokio::sync::broadcast;
 
 use super::EngineError;
 use super::host::Host;
+use super::log::data_reads::ErasedReads;
 use super::log::{HoldView, Log, RunView, Snapshot, Views, audience_member};
 use super::wakes::{Deltas, Wakes};
 use crate::auth::{Party, Principal};
 
 pub use follow::{Follower, News, Step};
 pub use hold_lists::{
-    DeadlineFilter, HistoryList, HoldAudience, HoldOrder, HoldSearch, HoldsFound, RiskFilter,
+    DeadlineFilter, HistoryList, HoldListScope, HoldOrder, HoldSearch, HoldsFound, RiskFilter,
 };
 pub use inboxes::{InboxView, Inboxes, LookedUpTask, TaskList, TaskView};
 pub use jobs::{JobList, Jobs, SessionNow, WaitingSession};
@@ -150,12 +151,14 @@ pub struct Reads {
     deltas: Arc<Deltas>,
     /// The last counts of each tenant, and when they were made.
     counted: tokio::sync::Mutex<BTreeMap<Tenant, (Timestamp, Counts)>>,
+    erased_reads: ErasedReads,
 }
 
 impl Reads {
     pub(crate) fn new(log: Arc<Log>, wakes: Arc<Wakes>, deltas: Arc<Deltas>) -> Reads {
         let (host, views) = (log.host.clone(), Views::new(log.clone()));
-        Reads { host, log, views, wakes, deltas, counted: tokio::sync::Mutex::default() }
+        let (counted, erased_reads) = (tokio::sync::Mutex::default(), ErasedReads::default());
+        Reads { host, log, views, wakes, deltas, counted, erased_reads }
     }
 
     /// What is shown of one run.
@@ -194,7 +197,11 @@ impl Reads {
 
     /// What is stored of a run now, if the caller may see it: one request reads one, and hands it on.
     pub async fn snapshot(&self, who: &Principal, run: RunId) -> Result<Snapshot, EngineError> {
-        self.views.snapshot(who, run).await
+        let snapshot = self.views.snapshot(who, run).await?;
+        if snapshot.run().state.erased {
+            self.erased_reads.record(&self.log, who, run).await;
+        }
+        Ok(snapshot)
     }
 
     /// A run, if the caller may see it.

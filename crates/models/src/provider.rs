@@ -22,7 +22,7 @@ use super::limiter::Gate;
 use super::proxies;
 use super::reply::{Flow, ProviderReply, ReplyReader, TokenUsage};
 use super::request::{ModelQuery, Parameters};
-use super::stream_frames::{Frames, Framing};
+use super::stream_frames::{FrameFormat, Frames};
 use super::{anthropic, gemini, ollama, openai_chat, openai_responses};
 
 /// How long making a connection may take.
@@ -94,12 +94,12 @@ impl Dialect {
         }
     }
 
-    fn framing(self) -> Framing {
+    fn framing(self) -> FrameFormat {
         match self {
             Dialect::OpenaiChat | Dialect::OpenaiResponses | Dialect::Anthropic | Dialect::Gemini => {
-                Framing::Events
+                FrameFormat::Events
             }
-            Dialect::Ollama => Framing::Lines,
+            Dialect::Ollama => FrameFormat::Lines,
         }
     }
 
@@ -329,8 +329,8 @@ impl Provider {
         let named = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         if status == 200 {
             let kind = named("content-type").unwrap_or_default().to_ascii_lowercase();
-            let is_one_answer =
-                self.settings.dialect.framing() == Framing::Events && kind.starts_with("application/json");
+            let is_one_answer = self.settings.dialect.framing() == FrameFormat::Events
+                && kind.starts_with("application/json");
             if !is_one_answer && !kind.starts_with("text/html") {
                 return Ok(response);
             }

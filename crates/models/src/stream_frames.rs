@@ -12,7 +12,7 @@ const FRAME_MAX: usize = 8 * 1024 * 1024;
 
 /// How a stream is cut into frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(super) enum FrameFormat {
     /// `data:` lines, with an empty line behind each event.
     Events,
     /// A JSON value on each line.
@@ -22,7 +22,7 @@ pub(super) enum Framing {
 /// A stream on its way.
 #[derive(Debug)]
 pub(super) struct Frames {
-    framing: Framing,
+    framing: FrameFormat,
     /// The line that is not whole yet.
     line: Vec<u8>,
     /// The data of the event that is not whole yet; none without a line of it.
@@ -39,7 +39,7 @@ pub(super) struct Frames {
 pub(super) struct FrameTooLong;
 
 impl Frames {
-    pub(super) fn new(framing: Framing) -> Frames {
+    pub(super) fn new(framing: FrameFormat) -> Frames {
         Frames {
             framing,
             line: Vec::new(),
@@ -78,8 +78,8 @@ impl Frames {
     /// Nothing more comes. What is whole but for its end counts; what broke off does not.
     pub(super) fn end(&mut self) {
         match self.framing {
-            Framing::Events => self.whole.extend(self.data.take()),
-            Framing::Lines => {
+            FrameFormat::Events => self.whole.extend(self.data.take()),
+            FrameFormat::Lines => {
                 let is_whole = serde_json::from_slice::<IgnoredAny>(&self.line).is_ok();
                 if is_whole {
                     self.end_line();
@@ -95,10 +95,10 @@ impl Frames {
         let is_first = std::mem::take(&mut self.is_first_line);
         let line = if is_first { text.trim_start_matches('\u{feff}') } else { &text };
         match self.framing {
-            Framing::Lines if line.trim().is_empty() => {}
-            Framing::Lines => self.whole.push_back(line.to_owned()),
-            Framing::Events if line.is_empty() => self.whole.extend(self.data.take()),
-            Framing::Events => {
+            FrameFormat::Lines if line.trim().is_empty() => {}
+            FrameFormat::Lines => self.whole.push_back(line.to_owned()),
+            FrameFormat::Events if line.is_empty() => self.whole.extend(self.data.take()),
+            FrameFormat::Events => {
                 // Comments, ids and names of events are of no use here: every provider says the type in its data too.
                 let Some(data) = line.strip_prefix("data") else { return };
                 let Some(data) = data.strip_prefix(':').or(data.is_empty().then_some("")) else { return };
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    fn read(framing: Framing, pieces: &[&[u8]]) -> Vec<String> {
+    fn read(framing: FrameFormat, pieces: &[&[u8]]) -> Vec<String> {
         let mut frames = Frames::new(framing);
         for piece in pieces {
             frames.push(piece).unwrap();
@@ -143,13 +143,13 @@ mod tests {
             ("data: whole\n", vec!["whole"]),
             ("data: {\"broken\": ", vec![]),
         ] {
-            assert_eq!(read(Framing::Events, &[text.as_bytes()]), expected, "{text:?}");
+            assert_eq!(read(FrameFormat::Events, &[text.as_bytes()]), expected, "{text:?}");
         }
     }
 
     #[test]
     fn lines_are_values_and_what_broke_off_is_none() {
-        let lines = |text: &str| read(Framing::Lines, &[text.as_bytes()]);
+        let lines = |text: &str| read(FrameFormat::Lines, &[text.as_bytes()]);
         assert_eq!(lines("{\"a\":1}\n\n {\"b\":2}\r\n{\"c\":3}"), ["{\"a\":1}", " {\"b\":2}", "{\"c\":3}"]);
         assert_eq!(lines("{\"a\":1}\n{\"b\":"), ["{\"a\":1}"]);
     }
@@ -157,14 +157,14 @@ mod tests {
     /// F26: what real providers send, cut in two at every byte, is the same frames.
     #[test]
     fn recorded_streams_are_cut_at_every_byte() {
-        let streams: [(Framing, &[u8]); 7] = [
-            (Framing::Events, include_bytes!("../../server/tests/models/streams/openai_chat.sse")),
-            (Framing::Events, include_bytes!("../../server/tests/models/streams/openrouter.sse")),
-            (Framing::Events, include_bytes!("../../server/tests/models/streams/vllm.sse")),
-            (Framing::Events, include_bytes!("../../server/tests/models/streams/openai_responses.sse")),
-            (Framing::Events, include_bytes!("../../server/tests/models/streams/anthropic.sse")),
-            (Framing::Events, include_bytes!("../../server/tests/models/streams/gemini.sse")),
-            (Framing::Lines, include_bytes!("../../server/tests/models/streams/ollama.ndjson")),
+        let streams: [(FrameFormat, &[u8]); 7] = [
+            (FrameFormat::Events, include_bytes!("../../server/tests/models/streams/openai_chat.sse")),
+            (FrameFormat::Events, include_bytes!("../../server/tests/models/streams/openrouter.sse")),
+            (FrameFormat::Events, include_bytes!("../../server/tests/models/streams/vllm.sse")),
+            (FrameFormat::Events, include_bytes!("../../server/tests/models/streams/openai_responses.sse")),
+            (FrameFormat::Events, include_bytes!("../../server/tests/models/streams/anthropic.sse")),
+            (FrameFormat::Events, include_bytes!("../../server/tests/models/streams/gemini.sse")),
+            (FrameFormat::Lines, include_bytes!("../../server/tests/models/streams/ollama.ndjson")),
         ];
         for (framing, stream) in streams {
             let whole = read(framing, &[stream]);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_line_without_an_end_is_cut_off() {
-        let mut frames = Frames::new(Framing::Lines);
+        let mut frames = Frames::new(FrameFormat::Lines);
         let piece = vec![b'x'; 1024 * 1024];
         let taken = (0..9).map(|_| frames.push(&piece)).find(Result::is_err);
         assert_eq!(taken, Some(Err(FrameTooLong)));
@@ -193,7 +193,7 @@ mod tests {
             cuts.extend([0, bytes.len()]);
             cuts.sort_unstable();
             let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
-            for framing in [Framing::Events, Framing::Lines] {
+            for framing in [FrameFormat::Events, FrameFormat::Lines] {
                 prop_assert_eq!(read(framing, &pieces), read(framing, &[bytes]));
             }
         }

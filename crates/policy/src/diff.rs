@@ -41,7 +41,7 @@ pub enum PolicyChange {
 
 /// How calls became looser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Loosening {
+pub enum LooseningKind {
     /// What was denied or held is held or runs.
     Effect {
         /// What happened.
@@ -61,7 +61,7 @@ pub struct LooserCalls {
     /// The tool.
     pub tool: ToolName,
     /// How.
-    pub loosening: Loosening,
+    pub loosening: LooseningKind,
     /// What decided before.
     pub before: Vec<RuleId>,
     /// What decides now.
@@ -81,7 +81,8 @@ pub fn diff(
     tool_default: &dyn Fn(&ToolName) -> ToolDefault,
 ) -> PolicyDiff {
     let (made, coverage) = witnesses(&[old, new]);
-    let mut classes: BTreeMap<(ToolName, Loosening, Vec<RuleId>, Vec<RuleId>), LooserCalls> = BTreeMap::new();
+    let mut classes: BTreeMap<(ToolName, LooseningKind, Vec<RuleId>, Vec<RuleId>), LooserCalls> =
+        BTreeMap::new();
     for (no, call) in recorded.iter().chain(&made).enumerate() {
         let default = tool_default(&call.tool);
         let (before, after) = (old.decide(call, default), new.decide(call, default));
@@ -102,18 +103,18 @@ pub fn diff(
 
 /// How one decision is looser than another one.
 #[must_use]
-pub fn loosening(before: &Decision, after: &Decision) -> Option<Loosening> {
+pub fn loosening(before: &Decision, after: &Decision) -> Option<LooseningKind> {
     if after.effect < before.effect {
-        return Some(Loosening::Effect { from: before.effect, to: after.effect });
+        return Some(LooseningKind::Effect { from: before.effect, to: after.effect });
     }
     let is_implied = |old: &Requirement| after.requirements.iter().any(|new| implies(new, old));
     let both_hold = before.effect == Effect::Hold && after.effect == Effect::Hold;
     if both_hold && !before.requirements.iter().all(is_implied) {
-        return Some(Loosening::Approval);
+        return Some(LooseningKind::Approval);
     }
     let is_kept = |old: &RuleClaim| after.budgets.iter().any(|new| keeps(&new.budget, &old.budget));
     let may_run = before.effect != Effect::Deny && after.effect != Effect::Deny;
-    (may_run && !before.budgets.iter().all(is_kept)).then_some(Loosening::Budget)
+    (may_run && !before.budgets.iter().all(is_kept)).then_some(LooseningKind::Budget)
 }
 
 /// Whether what is within one budget is within another: it counts the same, as much together, and has no more of it.

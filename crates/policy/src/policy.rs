@@ -11,7 +11,7 @@ use crate::check;
 use crate::examples;
 use crate::index::{Candidate, Index};
 use crate::matching::{CheckedRule, RuleHead, RuleScope};
-use crate::prepared_policy::{PreparedPolicy, Reading};
+use crate::prepared_policy::{CallReading, PreparedPolicy};
 use crate::problem::{Problem, RulePath, Severity};
 use crate::rule::{PolicyFile, Rule};
 
@@ -262,7 +262,7 @@ impl Policy {
     }
 
     /// A call as the rules see it.
-    pub(crate) fn read<'a>(&'a self, call: &'a Call) -> Reading<'a> {
+    pub(crate) fn read<'a>(&'a self, call: &'a Call) -> CallReading<'a> {
         self.prepared.read(call)
     }
 

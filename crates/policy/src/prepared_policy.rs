@@ -128,7 +128,7 @@ enum FoundValue {
 
 /// A call as all rules see it, as far as one of them has asked.
 #[derive(Debug)]
-pub(crate) struct Reading<'a> {
+pub(crate) struct CallReading<'a> {
     prepared: &'a PreparedPolicy,
     call: &'a Call,
     readable: Truth,
@@ -436,10 +436,10 @@ impl PreparedPolicy {
     }
 
     /// A call as these rules see it.
-    pub(crate) fn read<'a>(&'a self, call: &'a Call) -> Reading<'a> {
+    pub(crate) fn read<'a>(&'a self, call: &'a Call) -> CallReading<'a> {
         let found = vec![Cell::new(None); self.paths.len()];
         let (many, slow) = (OnceCell::new(), OnceCell::new());
-        Reading { prepared: self, call, readable: readable(call), found, many, slow }
+        CallReading { prepared: self, call, readable: readable(call), found, many, slow }
     }
 
     fn parts(&self, range: PartRange) -> &[PreparedTest] {
@@ -508,7 +508,7 @@ fn asks_names(rule: &CheckedRule) -> bool {
         || asks.session.is_some()
 }
 
-impl Reading<'_> {
+impl CallReading<'_> {
     /// What the conditions of a rule come to, all but its expression, of one that the index found for this call.
     pub(crate) fn truth(&self, no: usize, rule: &CheckedRule) -> Truth {
         let Some(prepared) = self.prepared.rules.get(no) else { return rule.static_truth(self.call) };

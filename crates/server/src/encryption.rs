@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use standfast_engine::clock;
-use standfast_store::sqlite::{Sealing, WrappingKey};
+use standfast_store::sqlite::{PayloadSealer, WrappingKey};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use zeroize::Zeroizing;
 
@@ -100,14 +100,14 @@ impl EncryptionSettings {
     }
 
     /// Fetches the keys.
-    pub fn sealing(&self, database: &Path) -> Result<Sealing, BadKey> {
+    pub fn sealing(&self, database: &Path) -> Result<PayloadSealer, BadKey> {
         let fetched = self.keys.iter().map(|(id, source)| -> Result<WrappingKey, BadKey> {
             let failed = |why| BadKey { id: id.clone(), from: source.to_string(), why };
             let bytes = source.text().and_then(|text| key(&text)).map_err(failed)?;
             Ok(WrappingKey::new(id.as_str(), &bytes))
         });
         let keys: Arc<[WrappingKey]> = fetched.collect::<Result<Vec<_>, BadKey>>()?.into();
-        Ok(Sealing { file: self.file_for(database), keys, random: clock::random_bytes::<32> })
+        Ok(PayloadSealer { file: self.file_for(database), keys, random: clock::random_bytes::<32> })
     }
 }
 

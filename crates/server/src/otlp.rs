@@ -54,7 +54,7 @@ impl Exporter {
         let (traces, spans) = Traces::new(clock, settings.share, telemetry.clone());
         tracing::info!(to = settings.host(), protocol = settings.protocol_word(), "traces: sending spans");
         let (stop, stopping) = watch::channel(false);
-        let sending = Sending {
+        let sending = SpanSender {
             transport,
             resource: settings.resource,
             telemetry,
@@ -88,7 +88,7 @@ pub async fn try_collector(settings: &TraceSettings) -> Result<String, String> {
     }
 }
 
-struct Sending {
+struct SpanSender {
     transport: Transport,
     resource: wire::Resource,
     telemetry: Arc<Telemetry>,
@@ -99,7 +99,7 @@ struct Sending {
     stopping: watch::Receiver<bool>,
 }
 
-impl Sending {
+impl SpanSender {
     async fn run(mut self, mut spans: mpsc::Receiver<Span>) {
         let mut batch = Vec::with_capacity(BATCH);
         while !*self.stopping.borrow() {

@@ -34,7 +34,7 @@ use crate::batch::{Batch, LeaseChange, Seal};
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 
-pub(crate) use writes::{audiences, claim_puts};
+pub(crate) use writes::{audiences, claim_puts, taken_for_good};
 
 pub use joint::{JointSettlement, append_jointly, start_jointly};
 pub use writes::{
@@ -138,13 +138,13 @@ pub struct Pipeline {
 /// An order, behind the start of the run if it is the first one.
 #[derive(Clone)]
 struct Work {
-    start: Option<Beginning>,
+    start: Option<RunOrigin>,
     order: Order,
 }
 
 /// What a run begins with.
 #[derive(Clone)]
-enum Beginning {
+enum RunOrigin {
     Started(Box<Start>),
     /// Its execution state, of which it was made again.
     Restored(Box<RestoredRun>),
@@ -209,14 +209,14 @@ impl Pipeline {
     pub fn start(store: Arc<dyn Store>, start: Start, order: Order) -> Result<Pipeline, Refusal> {
         let run = start.id;
         let mut pipeline = Pipeline::at(store, run, None);
-        pipeline.take_off(Work { start: Some(Beginning::Started(Box::new(start))), order })?;
+        pipeline.take_off(Work { start: Some(RunOrigin::Started(Box::new(start))), order })?;
         Ok(pipeline)
     }
 
     /// Begins a run that was made of its execution state, in the same way.
     pub fn restore(store: Arc<dyn Store>, restored: RestoredRun, order: Order) -> Result<Pipeline, Refusal> {
         let mut pipeline = Pipeline::at(store, restored.run.facts.id, None);
-        pipeline.take_off(Work { start: Some(Beginning::Restored(Box::new(restored))), order })?;
+        pipeline.take_off(Work { start: Some(RunOrigin::Restored(Box::new(restored))), order })?;
         Ok(pipeline)
     }
 
@@ -424,10 +424,10 @@ impl Pipeline {
         let order = &work.order;
         let before = self.tip_row().filter(|_| work.start.is_none());
         let decided = match (&work.start, before) {
-            (Some(Beginning::Started(start)), _) => {
+            (Some(RunOrigin::Started(start)), _) => {
                 all(decide::start(start, &order.given.context())?, true, order)
             }
-            (Some(Beginning::Restored(restored)), _) => all(restored.transition(), true, order),
+            (Some(RunOrigin::Restored(restored)), _) => all(restored.transition(), true, order),
             (None, Some(row)) => all(unchanged(&row.run), false, order),
             (None, None) => unreachable!("a pipeline begins with a run or with a start"),
         };

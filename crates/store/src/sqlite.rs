@@ -73,7 +73,7 @@ use writer::Writer;
 pub use audit::{agent_definitions, audit_entries, export, heads, verify, verify_against};
 pub use backup::{FileCopy, copy, last_event_at};
 pub use credentials::CredentialFile;
-pub use payload_keys::{Sealing, WrappedKeys, reseal, wrapped_keys};
+pub use payload_keys::{PayloadSealer, WrappedKeys, reseal, wrapped_keys};
 pub use schema::{OpenError, SqliteFile};
 pub use sealing::{Random, WrappingKey};
 pub use snapshot::SqliteSnapshot;
@@ -101,7 +101,7 @@ pub struct SqliteOptions {
     /// Who watches the writer, to measure it.
     pub observer: Option<Arc<dyn Observer>>,
     /// How payloads are sealed; none means not at all.
-    pub sealing: Option<Sealing>,
+    pub sealing: Option<PayloadSealer>,
 }
 
 impl SqliteOptions {

@@ -47,7 +47,7 @@ use standfast_engine::request_context::{self, Channel};
 use standfast_engine::traces::Traces;
 use standfast_engine::{EngineError, GateError, GateState, GateView, LookedUpGate, NewGate, OpenedGate};
 
-use self::tools::{PersonRequest, Wish};
+use self::tools::{PersonRequest, ToolRequest};
 use crate::http::{App, gate_problem, gate_text, gate_url, gate_value, refusal, site};
 
 /// Where it is; the door knows it too.
@@ -140,19 +140,19 @@ impl Desk {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let wish = Wish::read(&request).map_err(|why| ErrorData::invalid_params(why, None))?;
+        let wish = ToolRequest::read(&request).map_err(|why| ErrorData::invalid_params(why, None))?;
         let caller = self.caller(&context)?;
         let done = match wish {
-            Wish::Ask(asked) => self.ask(&caller, asked, &context).await,
-            Wish::Look(gate) => self.look(&caller, gate, &context).await,
-            Wish::Report(gate, outcome) => {
+            ToolRequest::Ask(asked) => self.ask(&caller, asked, &context).await,
+            ToolRequest::Look(gate) => self.look(&caller, gate, &context).await,
+            ToolRequest::Report(gate, outcome) => {
                 let reported = self.app.engine.gates().report(&caller.who, gate, None, outcome, None).await;
                 match reported {
                     Ok(()) => self.view(&caller, gate).await.map(Some),
                     Err(error) => Err(gate_problem(gate, &error).detail),
                 }
             }
-            Wish::Check(asked) => return Ok(self.check(&caller, &asked).into()),
+            ToolRequest::Check(asked) => return Ok(self.check(&caller, &asked).into()),
         };
         let result = match done {
             Ok(Some(view)) => shown(&view, &caller.site),
@@ -170,7 +170,7 @@ impl Desk {
         let (Some(parts), Some(who)) = (parts, who) else {
             return Err(ErrorData::internal_error("the caller is not known", None));
         };
-        Ok(Caller { who, site: site(&self.app.engine.settings(), &parts.headers) })
+        Ok(Caller { who, site: site(&self.app.engine, &parts.headers) })
     }
 
     /// What the rules say of a call; nobody is asked.

@@ -20,7 +20,7 @@ use super::Drives;
 use super::budgets::Accounts;
 use crate::EngineError;
 use crate::policy::{DENYING, NO_TRACKING, NOT_TRACKED, call_of};
-use crate::settings::{Agent, Rules, Tracking};
+use crate::settings::{Agent, CallTracking, Rules};
 
 /// The rule of calls whose effect key cannot be made.
 const NO_KEY: &str = "effect:no_key";
@@ -103,11 +103,11 @@ impl Drives {
             }
             Some(CallEffect::Executed) => "it was executed",
             Some(CallEffect::Failed) => "it failed, perhaps halfway",
-            Some(CallEffect::OutcomeUnknown) => "nobody knows what became of it",
+            Some(CallEffect::OutcomeUnknown) => "its outcome is unknown",
             // It has started, so what it waits for now is a person who says what became of it, or a job elsewhere.
-            Some(CallEffect::Waiting) if is_orphaned => "nobody knows what became of it",
+            Some(CallEffect::Waiting) if is_orphaned => "its outcome is unknown",
             Some(CallEffect::Running | CallEffect::Waiting) => "it is still running",
-            None => "what became of it cannot be read",
+            None => "its outcome cannot be read",
         };
         let call = first.map_or(String::new(), |first| format!(", call {}", first.call));
         let reason = format!(
@@ -154,8 +154,8 @@ pub(crate) fn is_claimed_meanwhile(error: &EngineError) -> bool {
 /// rules say of a call stands beside it anyway.
 pub(super) fn hold(agent: &Agent, no: CallNo, rule: &str, reason: String, verdicts: &mut Verdicts) {
     let (effect, rule, reason, note) = match agent.tracking {
-        Tracking::On => (Effect::Hold, rule, all_reasons(no, reason, verdicts), None),
-        Tracking::Off => (Effect::Deny, NO_TRACKING, NOT_TRACKED.to_owned(), Some(DENYING.to_owned())),
+        CallTracking::On => (Effect::Hold, rule, all_reasons(no, reason, verdicts), None),
+        CallTracking::Off => (Effect::Deny, NO_TRACKING, NOT_TRACKED.to_owned(), Some(DENYING.to_owned())),
     };
     if let Ok(rule) = RuleId::new(rule) {
         let verdict = Verdict { reason: Some(reason), note, ..Verdict::new(effect, rule) };

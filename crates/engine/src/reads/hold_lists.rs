@@ -47,7 +47,7 @@ pub struct HoldSearch {
     /// With such a deadline.
     pub deadline: Option<DeadlineFilter>,
     /// For whom.
-    pub audience: HoldAudience,
+    pub audience: HoldListScope,
     /// In which order.
     pub order: HoldOrder,
     /// Where to go on.
@@ -78,7 +78,7 @@ pub enum DeadlineFilter {
 
 /// For whom a hold waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum HoldAudience {
+pub enum HoldListScope {
     /// For anybody.
     #[default]
     Anybody,
@@ -165,7 +165,7 @@ impl HoldSearch {
     /// Whether few of the rows that are read may be wanted.
     fn is_sparse(&self, part: HoldListPart) -> bool {
         let has_names = self.agent.is_some() || self.tool.is_some() || self.session.is_some();
-        self.audience == HoldAudience::Caller
+        self.audience == HoldListScope::Caller
             || matches!(self.deadline, Some(DeadlineFilter::Until(_)))
             || (part != HoldListPart::All && has_names)
     }
@@ -185,8 +185,8 @@ impl HoldSearch {
     /// What its row alone says.
     fn may_want(&self, row: &HoldRow, who: &Principal, now: Timestamp) -> bool {
         let is_for_caller = match self.audience {
-            HoldAudience::Anybody => true,
-            HoldAudience::Caller => row.assignee.as_ref().is_none_or(|assignee| *assignee == who.user),
+            HoldListScope::Anybody => true,
+            HoldListScope::Caller => row.assignee.as_ref().is_none_or(|assignee| *assignee == who.user),
         };
         let is_due = match (self.deadline, row.expires_at) {
             (None, _) | (Some(DeadlineFilter::None), None) => true,
@@ -200,7 +200,7 @@ impl HoldSearch {
 
     /// What can be told only from what is asked.
     fn wants(&self, view: &HoldView) -> bool {
-        let is_for_caller = self.audience == HoldAudience::Anybody || view.may_decide;
+        let is_for_caller = self.audience == HoldListScope::Anybody || view.may_decide;
         let is_of_risk = match self.risk {
             None => true,
             Some(RiskFilter::Known(risk)) => view.risk == Some(risk),

@@ -14,7 +14,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use crate::clock::Clock;
 use crate::model::Live;
-use crate::settings::Streaming;
+use crate::settings::StreamingMode;
 
 /// Pieces that are kept for a slow reader of one run; older ones are lost to it.
 const KEPT: usize = 256;
@@ -70,8 +70,8 @@ impl Deltas {
 
 impl Deltas {
     /// What the model of this run has while it is asked.
-    pub(crate) fn live(self: &Arc<Deltas>, clock: &Clock, run: &Run, streaming: Streaming) -> Live {
-        if streaming == Streaming::Off {
+    pub(crate) fn live(self: &Arc<Deltas>, clock: &Clock, run: &Run, streaming: StreamingMode) -> Live {
+        if streaming == StreamingMode::Off {
             return Live::new(clock.clone(), |_| {});
         }
         let (deltas, id) = (self.clone(), run.facts.id);

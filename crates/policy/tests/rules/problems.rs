@@ -364,7 +364,7 @@ fn several_rules_add_up() {
 #[test]
 fn diff_explain_and_back_test() {
     use standfast_policy::backtest::{RecordedCall, RecordedOutcome, backtest};
-    use standfast_policy::diff::{Loosening, PolicyChange, diff};
+    use standfast_policy::diff::{LooseningKind, PolicyChange, diff};
     let old = policy(
         "{rules: [{id: small, allow: refund, where: {amount: {ge: 0, le: 100}}}, {id: big, deny: refund, where: {amount: {gt: 5000}}}]}",
     );
@@ -374,12 +374,12 @@ fn diff_explain_and_back_test() {
     assert!(
         matches!(&found.changes[0], PolicyChange::Changed(rule, keys) if rule.as_str() == "rule:small" && keys == &["where"])
     );
-    let effects: Vec<Loosening> = found.looser.iter().map(|class| class.loosening).collect();
+    let effects: Vec<LooseningKind> = found.looser.iter().map(|class| class.loosening).collect();
     assert!(
-        effects.contains(&Loosening::Effect { from: Effect::Hold, to: Effect::Allow }),
+        effects.contains(&LooseningKind::Effect { from: Effect::Hold, to: Effect::Allow }),
         "a cent more: {effects:?}"
     );
-    assert!(effects.contains(&Loosening::Effect { from: Effect::Deny, to: Effect::Hold }), "{effects:?}");
+    assert!(effects.contains(&LooseningKind::Effect { from: Effect::Deny, to: Effect::Hold }), "{effects:?}");
     assert!(diff(&old, &old, &[], &|_| ToolDefault::ChangesWorld).looser.is_empty());
     let fewer = diff(
         &policy("{rules: [{id: a, hold: x, approvers: ['group:ops'], quorum: 2}]}"),
@@ -387,7 +387,10 @@ fn diff_explain_and_back_test() {
         &[],
         &|_| ToolDefault::ChangesWorld,
     );
-    assert_eq!(fewer.looser.iter().map(|class| class.loosening).collect::<Vec<_>>(), [Loosening::Approval]);
+    assert_eq!(
+        fewer.looser.iter().map(|class| class.loosening).collect::<Vec<_>>(),
+        [LooseningKind::Approval]
+    );
     let budget = |more: &str| {
         policy(&format!("{{rules: [{{id: a, allow: refund, budgets: [{{name: b, sum: amount, {more}}}]}}]}}"))
     };
@@ -402,7 +405,7 @@ fn diff_explain_and_back_test() {
         "limit: 100, window: 23h",
         "limit: 9, window: 1d, per: [owner, tool]",
     ] {
-        assert_eq!(looser(new), [Loosening::Budget], "{new}");
+        assert_eq!(looser(new), [LooseningKind::Budget], "{new}");
     }
 
     let explained = old.explain(&call("refund", r#"{"amount":150}"#), ToolDefault::ChangesWorld).to_string();

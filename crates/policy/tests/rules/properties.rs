@@ -6,12 +6,12 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use standfast_core::digest;
 use standfast_core::hold::OnTimeout;
-use standfast_core::name::{GrantId, RuleId, UserId};
+use standfast_core::name::{GrantId, RuleId, SessionId, UserId};
 use standfast_core::policy::Effect;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_policy::call::{Call, ToolDefault};
 use standfast_policy::decision::{Decision, strictest, strictness};
-use standfast_policy::diff::{Loosening, diff};
+use standfast_policy::diff::{LooseningKind, diff};
 use standfast_policy::grant::{Freedom, Grant, GrantReach, GrantRequest, HeldCall, propose};
 use standfast_policy::matching::RuleOutcome;
 use standfast_policy::policy::{Policy, compile};
@@ -20,7 +20,7 @@ use standfast_policy::value::{ArgumentPath, Arguments};
 use standfast_policy::witness::Coverage;
 
 fn tools() -> impl Strategy<Value = &'static str> {
-    prop_oneof![Just("refund"), Just("pay"), Just("re*"), Just("*")]
+    prop_oneof![Just("refund"), Just("pay"), Just("re*"), Just("*"), Just("*fund"), Just("r*nd")]
 }
 
 /// What a rule asks of the arguments. Boxed, as what follows: side by side they are more than a test's stack.
@@ -75,6 +75,9 @@ fn wide_conditions() -> BoxedStrategy<Json> {
         1 => Just(Some(json!({ "in": ["EUR", "GBP"], "glob": ["*R", "?B*"] }))),
         1 => Just(Some(json!({ "not": { "in": ["USD"] } }))),
         1 => Just(Some(json!({ "glob": "**/*D" }))),
+        1 => Just(Some(json!({ "glob": "*EUR*" }))),
+        1 => Just(Some(json!({ "glob": ["**/EUR/*", "US*USD"] }))),
+        1 => Just(Some(json!({ "not": { "glob": "*USD" }, "glob": "**EUR**" }))),
         1 => Just(Some(json!({ "glob": ["**", "E?"] }))),
         1 => Just(Some(json!({ "eq": "USD", "present": true }))),
         1 => Just(Some(json!(["EUR", "CHF"]))),
@@ -119,7 +122,12 @@ fn wide_rule(effect: &'static str) -> BoxedStrategy<Json> {
         6 => Just(json!({})),
         1 => Just(json!({ "agent": "h*" })),
         1 => Just(json!({ "agent": "other" })),
+        1 => Just(json!({ "agent": ["*per", "other"] })),
         1 => Just(json!({ "session": "s*" })),
+        1 => Just(json!({ "session": ["*day", "to*"] })),
+        1 => Just(json!({ "session": "to?ay", "agent": "h?lper" })),
+        1 => Just(json!({ "caller": ["user:ann", "group:ops"] })),
+        1 => Just(json!({ "caller": ["user:ann", "user:olga"], "session": "other" })),
         1 => Just(json!({ "caller": ["user:olga"] })),
         1 => Just(json!({ "caller": ["user:ann"] })),
     ];
@@ -213,6 +221,9 @@ fn any_call() -> impl Strategy<Value = Call> {
         Just(Some("\"EUR\"")),
         Just(Some("\"USD\"")),
         Just(Some("\"../E\"")),
+        Just(Some("\"../EUR/x\"")),
+        Just(Some("\"home/EUR/x\"")),
+        Just(Some("\"US and USD\"")),
         Just(Some("7")),
         Just(Some("true")),
         Just(Some("false")),
@@ -235,9 +246,9 @@ fn any_call() -> impl Strategy<Value = Call> {
         1 => Just(Some("[{\"price\":2},{\"price\":2.5},{\"price\":\"xy\"}]")),
         1 => Just(Some("[{\"price\":2.25},{\"price\":2.75}]")),
     ];
-    let broken = proptest::bool::weighted(0.05);
-    (tool, amount, currency, command, items, broken).prop_map(
-        |(tool, amount, currency, command, items, broken)| {
+    let odd = (proptest::bool::weighted(0.05), proptest::bool::weighted(0.7));
+    (tool, amount, currency, command, items, odd).prop_map(
+        |(tool, amount, currency, command, items, (broken, has_session))| {
             let members = [
                 amount.map(|value| format!("\"amount\":{value}")),
                 currency.map(|value| format!("\"currency\":{value}")),
@@ -246,7 +257,8 @@ fn any_call() -> impl Strategy<Value = Call> {
             ];
             let members: Vec<String> = members.into_iter().flatten().collect();
             let text = format!("{{{}{}", members.join(","), if broken { "" } else { "}" });
-            call(tool, &text)
+            let session = has_session.then(|| SessionId::new("today").unwrap());
+            Call { session, ..call(tool, &text) }
         },
     )
 }
@@ -395,7 +407,7 @@ proptest! {
         for call in calls.iter().filter(|call| call.arguments.value().is_some()) {
             let (was, is) = (old.decide(call, ToolDefault::ChangesWorld).effect, new.decide(call, ToolDefault::ChangesWorld).effect);
             if is < was {
-                let is_found = found.looser.iter().any(|class| class.loosening == Loosening::Effect { from: was, to: is });
+                let is_found = found.looser.iter().any(|class| class.loosening == LooseningKind::Effect { from: was, to: is });
                 prop_assert!(is_found, "{call:?} {was:?} {is:?}");
             }
         }

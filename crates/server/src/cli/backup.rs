@@ -12,7 +12,7 @@ use standfast::database::Database;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::project::{HoldRow, Phase, RunRow};
-use standfast_store::sqlite::{self, FileCopy, Sealing, SqliteFile, SqliteSnapshot};
+use standfast_store::sqlite::{self, FileCopy, PayloadSealer, SqliteFile, SqliteSnapshot};
 use standfast_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, RunStore, StoreError};
 use standfast_surfaces::http::rfc3339;
 
@@ -225,7 +225,7 @@ impl RevivedWork {
     async fn of(
         restored: &Path,
         replaced: Option<&Path>,
-        sealing: Option<Sealing>,
+        sealing: Option<PayloadSealer>,
     ) -> Result<RevivedWork, String> {
         let store = snapshot(restored, sealing.clone())?;
         let failed = |error: StoreError| error.to_string();
@@ -418,7 +418,7 @@ fn more(count: usize) -> String {
     if count > LISTED { format!("    and {} more\n", count - LISTED) } else { String::new() }
 }
 
-fn snapshot(path: &Path, sealing: Option<Sealing>) -> Result<SqliteSnapshot, String> {
+fn snapshot(path: &Path, sealing: Option<PayloadSealer>) -> Result<SqliteSnapshot, String> {
     SqliteSnapshot::open(SqliteFile { path, sealing }).map_err(|error| error.to_string())
 }
 

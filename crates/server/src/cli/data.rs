@@ -10,7 +10,7 @@ use standfast::config::{self, Config, LoadError, Unset};
 use standfast::database::Database;
 use standfast::encryption::BadKey;
 use standfast_engine::secrets::SigningKey;
-use standfast_store::sqlite::Sealing;
+use standfast_store::sqlite::PayloadSealer;
 
 /// The configuration file that is taken when nobody names one and it is in the current directory.
 const USUAL_CONFIG: &str = "standfast.yaml";
@@ -109,12 +109,12 @@ pub(super) enum NoDatabase {
 }
 
 /// How the payloads of a database are sealed, if the configuration says so: its keys are fetched for it.
-pub(super) fn sealing(config: Option<&Config>, database: &Path) -> Result<Option<Sealing>, BadKey> {
+pub(super) fn sealing(config: Option<&Config>, database: &Path) -> Result<Option<PayloadSealer>, BadKey> {
     config.and_then(Config::encryption).map(|encryption| encryption.sealing(database)).transpose()
 }
 
 /// The same by the configuration file that commands go by.
-pub(super) fn sealing_by(config: Option<&Path>, database: &Path) -> Result<Option<Sealing>, String> {
+pub(super) fn sealing_by(config: Option<&Path>, database: &Path) -> Result<Option<PayloadSealer>, String> {
     let config = config_file(config).map(|path| config::load(&path, Unset::Ask)).transpose();
     sealing(config.map_err(|error| error.to_string())?.as_ref(), database).map_err(|error| error.to_string())
 }

@@ -18,7 +18,7 @@ use standfast_core::digest::Digest;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::name::Tenant;
 use standfast_engine::clock::Clock;
-use standfast_store::sqlite::{Sealing, SqliteFile, SqliteSnapshot};
+use standfast_store::sqlite::{PayloadSealer, SqliteFile, SqliteSnapshot};
 use standfast_store::{DeadQuery, DeliveryStore, RunStore, SubscriptionQuery, file, postgres, sqlite};
 use standfast_surfaces::http::rfc3339;
 use standfast_tools::sandbox;
@@ -230,7 +230,7 @@ fn servers(folder: &Path, database: &Database) -> Finding {
 }
 
 /// The database, and the chains of its newest runs.
-fn stored(database: &Database, sealing: Option<&Sealing>) -> Vec<Finding> {
+fn stored(database: &Database, sealing: Option<&PayloadSealer>) -> Vec<Finding> {
     if let Some(path) = database.file()
         && !path.exists()
     {
@@ -349,7 +349,7 @@ fn disk(place: &Path) -> Finding {
 }
 
 /// Deliveries that were given up.
-fn webhooks(database: &Database, sealing: Option<Sealing>) -> Finding {
+fn webhooks(database: &Database, sealing: Option<PayloadSealer>) -> Finding {
     let counted = match database {
         Database::Sqlite(path) if !path.exists() => {
             return Finding::not_checked("webhooks", "there is no database yet");

@@ -111,7 +111,7 @@ struct Approve {
     #[arg(long, value_name = "DIGEST", requires_all = ["uses", "until"], conflicts_with = "arguments")]
     rule: Option<String>,
     #[command(flatten)]
-    wish: grant::Wish,
+    wish: grant::GrantTerms,
     #[command(flatten)]
     asking: ServerArgs,
 }

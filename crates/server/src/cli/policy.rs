@@ -19,7 +19,7 @@ use standfast_core::id::HoldId;
 use standfast_core::name::{AgentName, GroupName, RoleName, RuleId, SessionId, ToolName, UserId};
 use standfast_policy::backtest::{Backtest, Count, RecordedCall, RecordedOutcome, backtest};
 use standfast_policy::call::{Call, ToolDefault};
-use standfast_policy::diff::{Loosening, LooserCalls, PolicyChange, PolicyDiff, diff};
+use standfast_policy::diff::{LooseningKind, LooserCalls, PolicyChange, PolicyDiff, diff};
 use standfast_policy::explain::{Explanation, word};
 use standfast_policy::matching::RuleOutcome;
 use standfast_policy::truth::Truth;
@@ -269,11 +269,11 @@ fn names(rules: &[RuleId]) -> String {
     rules.iter().map(RuleId::as_str).collect::<Vec<_>>().join(", ")
 }
 
-fn loosening(how: Loosening) -> String {
+fn loosening(how: LooseningKind) -> String {
     match how {
-        Loosening::Effect { from, to } => format!("{} -> {}", word(from), word(to)),
-        Loosening::Approval => "hold, with fewer or other people".to_owned(),
-        Loosening::Budget => "a budget is gone or larger".to_owned(),
+        LooseningKind::Effect { from, to } => format!("{} -> {}", word(from), word(to)),
+        LooseningKind::Approval => "hold, with fewer or other people".to_owned(),
+        LooseningKind::Budget => "a budget is gone or larger".to_owned(),
     }
 }
 
@@ -292,9 +292,9 @@ fn diff_json(found: &PolicyDiff) -> Json {
     };
     let class = |class: &LooserCalls| {
         let (from, to) = match class.loosening {
-            Loosening::Effect { from, to } => (word(from), word(to)),
-            Loosening::Approval => ("hold", "hold"),
-            Loosening::Budget => ("budget", "larger budget"),
+            LooseningKind::Effect { from, to } => (word(from), word(to)),
+            LooseningKind::Approval => ("hold", "hold"),
+            LooseningKind::Budget => ("budget", "larger budget"),
         };
         json!({
             "tool": class.tool.as_str(), "from": from, "to": to, "before": rule_names(&class.before),
@@ -421,7 +421,7 @@ fn explain_json(found: &Explanation, config: &Config) -> Json {
         "effect": word(decision.effect),
         "observed": decision.observed.map(word),
         "decided_by": rule_names(&decision.decided_by),
-        "because": decision.because,
+        "because": decision.because.iter().map(AsRef::as_ref).collect::<Vec<&str>>(),
         "risk": decision.risk.map(standfast_core::hold::Risk::as_str),
         "reversible": decision.reversible,
         "rules": rules,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::client::{self, Failure, Key, ServerArgs};
 use super::plain::plain;
-use super::sign_in::{self, SignInAge, Way};
+use super::sign_in::{self, SignInAge, SignInMethod};
 
 /// What is kept.
 #[derive(Clone, Serialize, Deserialize)]
@@ -129,7 +129,7 @@ fn credential(arguments: &Login, url: &str) -> Result<(Option<String>, Option<St
     if !is_wanted && !may_be {
         return Ok((key()?, None));
     }
-    let way = if *device { Way::Device } else { Way::Browser };
+    let way = if *device { SignInMethod::Device } else { SignInMethod::Browser };
     let sign_in = if *fresh { SignInAge::Fresh } else { SignInAge::Any };
     match sign_in::offer(url, authority.as_deref()) {
         Ok(Some(offer)) => {

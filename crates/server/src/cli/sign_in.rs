@@ -35,7 +35,7 @@ const STRAYS_MAX: usize = 100;
 
 /// By which way somebody signs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum SignInMethod {
     Browser,
     Device,
 }
@@ -117,7 +117,7 @@ pub(super) fn sign_in(
     url: &str,
     authority: Option<&Path>,
     offer: &Offer,
-    (way, age): (Way, SignInAge),
+    (way, age): (SignInMethod, SignInAge),
 ) -> Result<(String, String), String> {
     // Another server's offer: whoever hands it on would get a token that counts there.
     if offer.server != url {
@@ -129,8 +129,8 @@ pub(super) fn sign_in(
     }
     let client = ProviderClient::new(offer, authority)?;
     let tokens = match way {
-        Way::Browser => client.by_browser(offer, age)?,
-        Way::Device => client.by_device(offer, age)?,
+        SignInMethod::Browser => client.by_browser(offer, age)?,
+        SignInMethod::Device => client.by_device(offer, age)?,
     };
     let id_token = tokens.id_token.ok_or("the identity provider sent no ID token")?;
     let label = format!("standfast {} on {}", env!("CARGO_PKG_VERSION"), host());

@@ -4,7 +4,7 @@
 
 use std::path::{Component, Path as FilePath, PathBuf};
 
-use standfast_engine::settings::Jobs;
+use standfast_engine::settings::JobSettings;
 use standfast_store::file::RedisAddress;
 
 use super::check::CheckResult;
@@ -54,7 +54,7 @@ impl NamedDatabase<'_> {
                 let keep = file.server.async_tools.keep_settled.map(|span| span.0);
                 Database::Files(places::Files {
                     path: absolute(folder, &files.directory),
-                    keep_settled: Some(keep.unwrap_or(Jobs::default().keep)),
+                    keep_settled: Some(keep.unwrap_or(JobSettings::default().keep)),
                     redis: files.redis.as_ref().map(|url| url.expose().to_owned()),
                 })
             }

@@ -1,6 +1,6 @@
 //! Lists cost what their caller may see, not what everybody has (T37).
 //!
-//! A store that keeps what it is asked shows by what runs, holds, sessions and subscriptions are looked for.
+//! A store that keeps what it is asked shows by what runs, holds, sessions, subscriptions and dead letters are looked for.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,14 +10,15 @@ use standfast_core::time::Timestamp;
 use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
 use standfast_engine::{
-    DeadlineFilter, Engine, HistoryList, HoldAudience, HoldList, HoldListPart, HoldOrder, HoldSearch,
+    DeadlineFilter, Engine, HistoryList, HoldList, HoldListPart, HoldListScope, HoldOrder, HoldSearch,
     JobList, RecentRuns, RunList, SessionList, TaskList,
 };
 use standfast_store::memory::MemoryStore;
 use standfast_store::{
-    Answer, Audience, AuditLayer, Counts, DecidedQuery, DeliveryLayer, HoldFilter, HoldQuery,
-    IdempotencyLayer, InboxCounts, Layer, Page, RunFilter, RunLayer, RunQuery, RunStore, SecretLayer,
-    SessionLayer, SessionQuery, SessionRow, SessionStore, Store, WorkLayer, WorkStore,
+    Answer, Audience, AuditLayer, Counts, DeadLetter, DeadQuery, DecidedQuery, DeliveryLayer, DeliveryStore,
+    HoldFilter, HoldQuery, IdempotencyLayer, InboxCounts, Layer, Page, RunFilter, RunLayer, RunQuery,
+    RunStore, Scope, SecretLayer, SessionLayer, SessionQuery, SessionRow, SessionStore, Store, Subscription,
+    SubscriptionQuery, WorkLayer, WorkStore,
 };
 
 use crate::{HELD, Site, agent, start, until, who};
@@ -31,6 +32,8 @@ struct Asked {
     /// Questions that cost what everybody has.
     counts: Mutex<Vec<&'static str>>,
     sessions: Mutex<Vec<Option<UserId>>>,
+    subscriptions: Mutex<Vec<SubscriptionQuery>>,
+    letters: Mutex<Vec<DeadQuery>>,
 }
 
 impl Layer for Asked {
@@ -74,15 +77,57 @@ impl WorkLayer for Asked {
         self.inner.inbox_counts(tenant)
     }
 }
-impl DeliveryLayer for Asked {}
+
+impl DeliveryLayer for Asked {
+    fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
+        self.subscriptions.lock().unwrap().push(query.clone());
+        self.inner.list_subscriptions(query)
+    }
+
+    fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>> {
+        self.letters.lock().unwrap().push(query.clone());
+        self.inner.dead_letters(query)
+    }
+}
+
 impl IdempotencyLayer for Asked {}
 impl SecretLayer for Asked {}
 impl AuditLayer for Asked {}
 
+/// Subscriptions of a tenant that has many of others: eve is told of none and looks at none; nor does she at their dead letters. Who
+/// sees all looks at a few pages, however many of them cannot be read.
+async fn subscriptions_of_others_cost_nothing(engine: &Engine, store: &Asked, eve: &Principal) {
+    for no in 0..500 {
+        let one = Subscription {
+            tenant: eve.tenant.clone(),
+            id: format!("sub_{no:03}"),
+            scope: Scope::Tenant,
+            owner: "default ann".to_owned(),
+            wants: 1,
+            is_active: true,
+            facts: "{}".to_owned(),
+        };
+        assert!(store.inner.put_subscription(one).await.unwrap());
+    }
+    let asked = || std::mem::take(&mut *store.subscriptions.lock().unwrap());
+    asked();
+    let (found, next) = engine.subscriptions().list(eve, None, 50).await.unwrap();
+    assert!(found.is_empty() && next.is_none(), "{next:?}");
+    let of_eve = asked();
+    let is_hers = |query: &SubscriptionQuery| query.owner.as_deref() == Some("default eve");
+    assert!(of_eve.len() == 1 && of_eve.iter().all(is_hers), "{of_eve:?}");
+    assert!(engine.subscriptions().dead_letters(eve, "sub_007", None, 50).await.is_err());
+    assert_eq!(store.letters.lock().unwrap().len(), 0, "dead letters of others");
+    let (found, next) = engine.subscriptions().list(&Principal::local(), None, 50).await.unwrap();
+    assert!(found.is_empty() && next.is_some(), "{next:?}");
+    let of_all = asked();
+    assert!(of_all.len() <= 4 && of_all.iter().all(|query| query.limit <= 51), "{of_all:?}");
+}
+
 /// Lists of holds, decided holds, standing approvals and inboxes.
 async fn find_nothing(engine: &Engine, eve: &Principal) {
     for order in [HoldOrder::Age, HoldOrder::Deadline] {
-        for audience in [HoldAudience::Anybody, HoldAudience::Caller] {
+        for audience in [HoldListScope::Anybody, HoldListScope::Caller] {
             let text = Some("free".to_owned());
             let search = HoldSearch { text, audience, order, limit: 50, ..HoldSearch::default() };
             assert!(engine.reads().find_holds(eve, &search).await.unwrap().items.is_empty());
@@ -115,6 +160,8 @@ async fn t37_whoever_sees_nothing_looks_at_nothing() {
         decided: Mutex::default(),
         counts: Mutex::default(),
         sessions: Mutex::default(),
+        subscriptions: Mutex::default(),
+        letters: Mutex::default(),
     });
     let engine = Engine::new(store.clone(), Clock::system(), crate::fixed(), site.settings());
     let run = start(&engine).await;
@@ -143,6 +190,7 @@ async fn t37_whoever_sees_nothing_looks_at_nothing() {
     let list = SessionList { agent: Some(agent()), cursor: None, limit: 50 };
     assert!(engine.sessions().list(&eve, list).await.unwrap().items.is_empty());
     find_nothing(&engine, &eve).await;
+    subscriptions_of_others_cost_nothing(&engine, &store, &eve).await;
     let runs = store.runs.lock().unwrap().clone();
     let of_eve = |filter: &RunFilter| match filter {
         RunFilter::Owner(owner) | RunFilter::SessionOf(owner, _, _) => *owner == eve.user,

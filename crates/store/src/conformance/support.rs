@@ -22,7 +22,7 @@ use standfast_core::project::{self, HoldRow, RunRow};
 use standfast_core::time::{Millis, Timestamp};
 
 use super::{Backend, Factory};
-use crate::sqlite::{Sealing, WrappingKey};
+use crate::sqlite::{PayloadSealer, WrappingKey};
 use crate::{
     Audience, AudienceMember, Batch, Claim, ClaimedRun, HoldFilter, HoldQuery, Page, RunFilter, RunQuery,
     SessionKey, ShardSet, Store, StoreError, StoredRun,
@@ -392,9 +392,9 @@ pub fn suspend(call: u32, attempt: u32, kind: SuspendFor) -> Command {
 
 /// Payloads sealed with keys that are made from their ids.
 #[must_use]
-pub fn sealing(file: &std::path::Path, ids: &[&str]) -> Sealing {
+pub fn sealing(file: &std::path::Path, ids: &[&str]) -> PayloadSealer {
     let key = |id: &&str| WrappingKey::new(*id, &digest::of_bytes(id.as_bytes()).0);
-    Sealing { file: file.to_owned(), keys: ids.iter().map(key).collect(), random: drawn }
+    PayloadSealer { file: file.to_owned(), keys: ids.iter().map(key).collect(), random: drawn }
 }
 
 /// Bytes that are never the same again within a process: a test needs no more.

@@ -79,7 +79,7 @@ pub(super) async fn write(
     let runs = AppendedRun::of(&batches, &picture, writing.numbers);
     let tables = Tables::of(&batches, &runs, &picture, writing).map_err(|error| before(error.into()))?;
     // If one of them fails, the COMMIT behind it undoes the rest.
-    for answer in send(connection, tables.filled(), Ending::Commit).await.map_err(before)? {
+    for answer in send(connection, tables.filled(), TripEnd::Commit).await.map_err(before)? {
         answer.map_err(|error| GroupFailure { failure: error.into(), is_sent: true })?;
     }
     drop(tables);
@@ -115,7 +115,7 @@ async fn write_at_once(
         (sql::NOBODY_LISTENS, vec![&topic_tenants, &topics]),
     ];
     writes.extend(tables.filled());
-    let answers = send(connection, writes, Ending::BeginAndCommit).await.map_err(before)?;
+    let answers = send(connection, writes, TripEnd::BeginAndCommit).await.map_err(before)?;
     let last = answers.len().saturating_sub(1);
     for (at, answer) in answers.into_iter().enumerate() {
         let Err(error) = answer else { continue };
@@ -155,13 +155,13 @@ type Writes<'a> = Vec<(&'static str, Vec<&'a (dyn ToSql + Sync)>)>;
 
 /// What stands around the statements of a trip.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum TripEnd {
     Commit,
     BeginAndCommit,
 }
 
 /// Sends statements and the end of their transaction in one trip. Fails only before anything was sent.
-async fn send(connection: &Connection, writes: Writes<'_>, ending: Ending) -> Result<Vec<Rows>, Failure> {
+async fn send(connection: &Connection, writes: Writes<'_>, ending: TripEnd) -> Result<Vec<Rows>, Failure> {
     let mut statements = Vec::with_capacity(writes.len());
     for (sql, _) in &writes {
         statements.push(connection.statement(sql).await?);
@@ -169,7 +169,7 @@ async fn send(connection: &Connection, writes: Writes<'_>, ending: Ending) -> Re
     connection.count_trip(Effort::WriteStatement, writes.len());
     let client = &connection.client;
     let mut sent: Vec<PendingRows<'_>> = Vec::with_capacity(writes.len() + 2);
-    if ending == Ending::BeginAndCommit {
+    if ending == TripEnd::BeginAndCommit {
         sent.push(Box::pin(async { client.batch_execute("BEGIN").await.map(|()| Vec::new()) }));
     }
     for (statement, (_, params)) in statements.iter().zip(&writes) {

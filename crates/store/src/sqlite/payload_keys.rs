@@ -20,7 +20,7 @@ use crate::error::StoreError;
 
 /// How payloads of a database are sealed.
 #[derive(Clone)]
-pub struct Sealing {
+pub struct PayloadSealer {
     /// The file of the keys of runs; created with the database.
     pub file: PathBuf,
     /// The keys that wrap them: the first wraps new ones, each opens what it wrapped.
@@ -29,9 +29,12 @@ pub struct Sealing {
     pub random: Random,
 }
 
-impl fmt::Debug for Sealing {
+impl fmt::Debug for PayloadSealer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sealing").field("file", &self.file).field("keys", &self.keys).finish_non_exhaustive()
+        f.debug_struct("PayloadSealer")
+            .field("file", &self.file)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
     }
 }
 
@@ -103,7 +106,7 @@ struct PendingKey {
 
 /// The keys of the runs of one database.
 pub(super) struct PayloadKeys {
-    sealing: Sealing,
+    sealing: PayloadSealer,
     ring: RingId,
     file: Mutex<Connection>,
     known: Mutex<HashMap<RunId, Arc<RunKey>>>,
@@ -122,7 +125,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl PayloadKeys {
     /// Opens the file of keys for a database that names this one, and creates it for a database that names none. Says why not in a sentence.
-    pub(super) fn open(sealing: &Sealing, named: Option<RingId>) -> Result<PayloadKeys, String> {
+    pub(super) fn open(sealing: &PayloadSealer, named: Option<RingId>) -> Result<PayloadKeys, String> {
         let path = sealing.file.as_path();
         if named.is_some() && !path.exists() {
             return Err(missing(path));
@@ -146,7 +149,7 @@ impl PayloadKeys {
     }
 
     /// The same, to read alone, beside the server that has the database.
-    pub(super) fn open_to_read(sealing: &Sealing, named: RingId) -> Result<PayloadKeys, String> {
+    pub(super) fn open_to_read(sealing: &PayloadSealer, named: RingId) -> Result<PayloadKeys, String> {
         let path = sealing.file.as_path();
         if !path.exists() {
             return Err(missing(path));
@@ -161,7 +164,11 @@ impl PayloadKeys {
         PayloadKeys::of(sealing, connection, Some(named))
     }
 
-    fn of(sealing: &Sealing, connection: Connection, named: Option<RingId>) -> Result<PayloadKeys, String> {
+    fn of(
+        sealing: &PayloadSealer,
+        connection: Connection,
+        named: Option<RingId>,
+    ) -> Result<PayloadKeys, String> {
         let path = sealing.file.as_path();
         let failed = |error: rusqlite::Error| unusable(path, &error);
         let found: Option<RingId> =
@@ -344,7 +351,7 @@ impl PayloadKeys {
     }
 }
 
-impl Sealing {
+impl PayloadSealer {
     fn of_id(&self, id: &str) -> Option<&WrappingKey> {
         self.keys.iter().find(|key| key.id() == id)
     }
@@ -384,7 +391,7 @@ pub fn wrapped_keys(file: &Path) -> Result<Vec<WrappedKeys>, String> {
 
 /// Wraps the keys of all runs by the first key, a few at a time: the server may be running, and what was done is done if this ends
 /// in between. `progress` hears how many were wrapped anew. Answers how many those were.
-pub fn reseal(sealing: &Sealing, mut progress: impl FnMut(u64)) -> Result<u64, String> {
+pub fn reseal(sealing: &PayloadSealer, mut progress: impl FnMut(u64)) -> Result<u64, String> {
     let path = sealing.file.as_path();
     let Some(first) = sealing.keys.first() else { return Err("server.encryption.keys is empty".to_owned()) };
     if !path.exists() {
@@ -411,7 +418,7 @@ pub fn reseal(sealing: &Sealing, mut progress: impl FnMut(u64)) -> Result<u64, S
 /// Wraps some keys anew, in one transaction; none when there are no more. The last of them, and how many.
 fn resealed_step(
     file: &mut Connection,
-    sealing: &Sealing,
+    sealing: &PayloadSealer,
     first: &WrappingKey,
     after: &[u8],
 ) -> Result<Option<(Vec<u8>, u64)>, String> {

@@ -17,7 +17,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use standfast_core::id::RunId;
 
 use super::files::{self, OpenFiles};
-use super::payload_keys::{FoundKey, PayloadKeys, RingId, Sealing};
+use super::payload_keys::{FoundKey, PayloadKeys, PayloadSealer, RingId};
 use super::{SqliteOptions, audit, deadlines, sql};
 use crate::row_audit::RowAudit;
 
@@ -51,7 +51,7 @@ pub struct SqliteFile<'a> {
     /// The file.
     pub path: &'a Path,
     /// The keys of its payloads; without them those that are sealed stay closed.
-    pub sealing: Option<Sealing>,
+    pub sealing: Option<PayloadSealer>,
 }
 
 impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for SqliteFile<'a> {

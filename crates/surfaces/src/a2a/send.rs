@@ -302,8 +302,8 @@ async fn waiting(
     let depends = !again.is_empty() || decisions::names_none(said, !views.is_empty());
     let implied = match (depends, engine.settings().a2a.decisions) {
         (false, _) => ImpliedMeaning::of(ImpliedHold::NotShown),
-        (true, settings::Decisions::Strict) => ImpliedMeaning::STRICT,
-        (true, settings::Decisions::Shown) => {
+        (true, settings::ImpliedDecisions::Strict) => ImpliedMeaning::STRICT,
+        (true, settings::ImpliedDecisions::Shown) => {
             let open: Vec<ShownHold> = views.iter().map(ShownHold::from).collect();
             let implied = engine.shown().implied_hold(&asked.who, task, &asked.names(said), &open).await;
             ImpliedMeaning::of(implied.map_err(|error| A2aError::of(Some(task), &error))?)

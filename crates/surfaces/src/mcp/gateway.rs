@@ -44,7 +44,7 @@ use self::memory::{CancelPhase, Memory, request_key};
 use self::program::Program;
 use self::session::SessionToken;
 use self::translate::TranslatedSession;
-use self::way::{AddressWay, Frames, Reply, SESSION, Way, WholeReply, is_stream};
+use self::way::{AddressWay, Frames, Reply, SESSION, UpstreamRoute, WholeReply, is_stream};
 use self::witness::Witness;
 use super::ladder::OUR_ID;
 use super::message::{ClientMessage, OtherRequest, ServerMessage, Unpassable};
@@ -125,7 +125,7 @@ impl ClientRequest {
     }
 
     fn keeper(&self) -> Keeper {
-        let site = site(&self.app.engine.settings(), &self.headers);
+        let site = site(&self.app.engine, &self.headers);
         let (app, who, gateway) = (self.app.clone(), self.who.clone(), self.gateway.clone());
         Keeper { app, who, gateway, memory: self.memory.clone(), site }
     }
@@ -149,7 +149,7 @@ impl ClientRequest {
                 return refused(StatusCode::BAD_REQUEST, -32600, why);
             }
             Err(Unpassable::Unanswerable) => {
-                let why = "not passed on: a tool call without an id, so nobody would hear what became of it";
+                let why = "not passed on: a tool call without an id, so its result could not be returned; send an id";
                 return refused(StatusCode::BAD_REQUEST, -32600, why);
             }
         };
@@ -199,7 +199,7 @@ impl ClientRequest {
         let key = self.header(SESSION.as_str()).unwrap_or_default().to_owned();
         let Some(session) = SessionToken::of(self, &key) else { return no_session() };
         if let Some(hello) = session.hello {
-            let way = self.translated(Way::Address(way), hello, key.clone());
+            let way = self.translated(UpstreamRoute::Address(way), hello, key.clone());
             let session = TranslatedSession { way, client: session.client, key };
             return self.post_translated(session, text, message).await;
         }
@@ -207,7 +207,7 @@ impl ClientRequest {
         match message {
             ClientMessage::Call(call) => {
                 let client = call.profile.clone().unwrap_or(session.client);
-                let way = Way::Address(way);
+                let way = UpstreamRoute::Address(way);
                 let (keeper, memory) = (self.keeper(), self.memory.clone());
                 self.answered(CallRun { keeper, memory, call: *call, client, way, session: own(key) }.begin())
                     .await
@@ -218,7 +218,7 @@ impl ClientRequest {
                 StatusCode::ACCEPTED.into_response()
             }
             ClientMessage::Request(request) if tasks::is_ours(&request) => {
-                let way = Way::Address(way.for_call(&self.tool_of(&request).await));
+                let way = UpstreamRoute::Address(way.for_call(&self.tool_of(&request).await));
                 whole_json(task::answer(&self.keeper(), &self.memory, &request, way).await)
             }
             ClientMessage::Request(_)
@@ -269,7 +269,8 @@ impl ClientRequest {
             Ok(reply) => {
                 // Whoever has no sessions begins none; then its client is spoken for.
                 if is_refused(status, &reply.text)
-                    && let Some(welcome) = self.welcomed(Way::Address(way.clone()), text, client).await
+                    && let Some(welcome) =
+                        self.welcomed(UpstreamRoute::Address(way.clone()), text, client).await
                 {
                     return welcome;
                 }
@@ -344,12 +345,12 @@ impl ClientRequest {
                 let of_session = || program.client.clone().unwrap_or_default();
                 let client = call.profile.clone().unwrap_or_else(of_session);
                 let (keeper, memory) = (self.keeper(), self.memory.clone());
-                let way = Way::Program(program);
+                let way = UpstreamRoute::Program(program);
                 self.answered(CallRun { keeper, memory, call: *call, client, way, session: own(key) }.begin())
                     .await
             }
             ClientMessage::Request(request) if tasks::is_ours(&request) => {
-                let way = Way::Program(program);
+                let way = UpstreamRoute::Program(program);
                 whole_json(task::answer(&self.keeper(), &self.memory, &request, way).await)
             }
             ClientMessage::Request(request) => self.asked_program(&program, text, &request, &key).await,
@@ -409,7 +410,7 @@ impl ClientRequest {
             Ok(answer) => {
                 if is_refused(StatusCode::OK, &answer)
                     && let Ok(shared) = self.memory.programs.shared(&self.gateway.name, &self.who, upstream)
-                    && let Some(welcome) = self.welcomed(Way::Program(shared), text, &client).await
+                    && let Some(welcome) = self.welcomed(UpstreamRoute::Program(shared), text, &client).await
                 {
                     self.memory.programs.end(&session);
                     return welcome;
@@ -434,7 +435,7 @@ impl ClientRequest {
         request: &OtherRequest,
         session: &str,
     ) -> Response {
-        let way = Way::Program(program.clone());
+        let way = UpstreamRoute::Program(program.clone());
         match way.ask(text, &request.id, request.progress.as_deref()).await {
             Ok(Reply::Frames(frames)) => self.frames(frames, session),
             Ok(Reply::Whole(reply)) => whole(reply),
@@ -462,7 +463,7 @@ impl ClientRequest {
         let SessionToken { client, hello, .. } = SessionToken::of(self, key).filter(|_| !key.is_empty())?;
         let hello = hello?;
         let shared = self.memory.programs.shared(&self.gateway.name, &self.who, upstream).ok()?;
-        let way = self.translated(Way::Program(shared), hello, key.to_owned());
+        let way = self.translated(UpstreamRoute::Program(shared), hello, key.to_owned());
         Some(TranslatedSession { way, client, key: key.to_owned() })
     }
 
@@ -476,7 +477,7 @@ impl ClientRequest {
                 let Some(session) = SessionToken::of(self, &key) else { return no_session() };
                 let way = AddressWay::of(address.clone(), &self.who, &self.headers);
                 if let Some(hello) = session.hello {
-                    let way = self.translated(Way::Address(way), hello, key.clone());
+                    let way = self.translated(UpstreamRoute::Address(way), hello, key.clone());
                     return self.listen_translated(way, &key).await;
                 }
                 let way = way.in_session(session.upstream.as_deref());

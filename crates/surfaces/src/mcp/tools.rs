@@ -29,7 +29,7 @@ const ASK_HUMAN: &str = "ask_human";
 
 /// What a client wants.
 #[derive(Debug)]
-pub(super) enum Wish {
+pub(super) enum ToolRequest {
     /// Somebody is to approve a call, or to answer a question.
     Ask(PersonRequest),
     /// What the rules say of a call.
@@ -87,22 +87,22 @@ enum Status {
     Unknown,
 }
 
-impl Wish {
+impl ToolRequest {
     /// What a call of a tool asks for.
-    pub(super) fn read(request: &CallToolRequestParams) -> Result<Wish, String> {
+    pub(super) fn read(request: &CallToolRequestParams) -> Result<ToolRequest, String> {
         let arguments = || request.arguments.clone().unwrap_or_default();
         match request.name.as_ref() {
             "request_approval" => {
-                Ok(Wish::Ask(PersonRequest::of_call(read("request_approval", arguments())?)?))
+                Ok(ToolRequest::Ask(PersonRequest::of_call(read("request_approval", arguments())?)?))
             }
-            "check" => Ok(Wish::Check(PersonRequest::of_call(read("check", arguments())?)?)),
-            ASK_HUMAN => Ok(Wish::Ask(PersonRequest::of_question(read(ASK_HUMAN, arguments())?)?)),
+            "check" => Ok(ToolRequest::Check(PersonRequest::of_call(read("check", arguments())?)?)),
+            ASK_HUMAN => Ok(ToolRequest::Ask(PersonRequest::of_question(read(ASK_HUMAN, arguments())?)?)),
             "standfast_result" => {
                 let ResultArgs { gate, status, result } = read("standfast_result", arguments())?;
                 let gate = gate.parse().map_err(|_| format!("gate: {gate:?} is not the id of a request"))?;
                 Ok(match status {
-                    None => Wish::Look(gate),
-                    Some(status) => Wish::Report(gate, outcome(status, result)),
+                    None => ToolRequest::Look(gate),
+                    Some(status) => ToolRequest::Report(gate, outcome(status, result)),
                 })
             }
             other => Err(format!(
@@ -276,21 +276,23 @@ fn tool(name: &'static str, description: &'static str, schema: &Value, hints: To
 mod tests {
     use super::*;
 
-    fn wish(name: &str, arguments: &Value) -> Result<Wish, String> {
+    fn wish(name: &str, arguments: &Value) -> Result<ToolRequest, String> {
         let mut request = CallToolRequestParams::new(name.to_owned());
         request.arguments = arguments.as_object().cloned();
-        Wish::read(&request)
+        ToolRequest::read(&request)
     }
 
     #[test]
     fn arguments_become_wishes() {
-        let Ok(Wish::Ask(asked)) = wish("request_approval", &json!({"tool": "pay", "arguments": {"eur": 4}}))
+        let Ok(ToolRequest::Ask(asked)) =
+            wish("request_approval", &json!({"tool": "pay", "arguments": {"eur": 4}}))
         else {
             panic!("no wish");
         };
         assert_eq!((asked.tool.as_str(), asked.arguments.text()), ("pay", r#"{"eur":4}"#));
         assert!(asked.question.is_none());
-        let Ok(Wish::Ask(asked)) = wish("ask_human", &json!({"question": "Which?", "options": ["a", "b"]}))
+        let Ok(ToolRequest::Ask(asked)) =
+            wish("ask_human", &json!({"question": "Which?", "options": ["a", "b"]}))
         else {
             panic!("no wish");
         };

@@ -19,7 +19,7 @@ use standfast_engine::{HoldDecision, HoldView, IdempotencyKey, RequestView};
 use super::error::PREFIX;
 use super::map::{self, Needs};
 use super::reply::Asker;
-use super::resume::Wish;
+use super::resume::ResumeRequest;
 use super::wire::{ResumeArgs, ResumeBody};
 use crate::html::{PostedForm, Site, Templates, Token};
 use crate::http::{Problem, mount, rfc3339};
@@ -147,7 +147,7 @@ pub(super) async fn decide(
 }
 
 /// What the form says. Its button says what is wanted, whatever the address does.
-fn wish(id: &str, posted: &PostedForm) -> Result<Wish, Problem> {
+fn wish(id: &str, posted: &PostedForm) -> Result<ResumeRequest, Problem> {
     let action = posted.get("action");
     let once = posted.get("once").filter(|nonce| !nonce.is_empty()).map(|nonce| {
         // The nonce is the page's own, so a click that is sent again is the same click.
@@ -159,8 +159,8 @@ fn wish(id: &str, posted: &PostedForm) -> Result<Wish, Problem> {
     let body = ResumeBody { action, payload: None, reason };
     let unreadable = || Problem::invalid("the form is incomplete; reload the page");
     let seen = posted.get("seen").and_then(|text| text.split_whitespace().map(shown).collect());
-    let wish = Wish::of(body, &ResumeArgs::default(), once)?;
-    Ok(Wish { seen: Some(seen.ok_or_else(unreadable)?), ..wish })
+    let wish = ResumeRequest::of(body, &ResumeArgs::default(), once)?;
+    Ok(ResumeRequest { seen: Some(seen.ok_or_else(unreadable)?), ..wish })
 }
 
 /// What was shown of a hold: its key, its digest, its revision.

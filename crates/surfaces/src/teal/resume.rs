@@ -23,7 +23,7 @@ use crate::http::Problem;
 
 /// What a decider wants.
 #[derive(Debug)]
-pub(super) struct Wish {
+pub(super) struct ResumeRequest {
     pub(super) action: Action,
     pub(super) payload: Option<Box<RawValue>>,
     pub(super) reason: Option<String>,
@@ -67,13 +67,13 @@ impl LogPoint {
     }
 }
 
-impl Wish {
+impl ResumeRequest {
     /// What body and query say together.
     pub(super) fn of(
         body: ResumeBody,
         args: &ResumeArgs,
         once: Option<IdempotencyKey>,
-    ) -> Result<Wish, Problem> {
+    ) -> Result<ResumeRequest, Problem> {
         let action = match (body.action.as_deref(), args.action.as_deref()) {
             (Some(said), Some(asked)) if said != asked => {
                 let detail = format!("the body names {said} and the path names {asked}; nothing was decided");
@@ -93,7 +93,7 @@ impl Wish {
                 return Err(Problem::invalid(detail));
             }
         };
-        Ok(Wish { action, payload: body.payload, reason: body.reason, seen: None, once })
+        Ok(ResumeRequest { action, payload: body.payload, reason: body.reason, seen: None, once })
     }
 }
 
@@ -108,7 +108,7 @@ impl Asker {
     pub(super) async fn resume(
         &self,
         id: &str,
-        wish: impl FnOnce() -> Result<Wish, Problem>,
+        wish: impl FnOnce() -> Result<ResumeRequest, Problem>,
     ) -> Result<ResumedTask, Problem> {
         self.decide(id, self.request(id).await?, wish).await
     }
@@ -118,7 +118,7 @@ impl Asker {
         &self,
         id: &str,
         view: RequestView,
-        wish: impl FnOnce() -> Result<Wish, Problem>,
+        wish: impl FnOnce() -> Result<ResumeRequest, Problem>,
     ) -> Result<ResumedTask, Problem> {
         let asked: Vec<&HoldView> = view.holds.iter().filter(|hold| map::is_asked(hold.row.kind)).collect();
         if let Some(theirs) = asked.iter().find(|hold| !hold.may_decide) {

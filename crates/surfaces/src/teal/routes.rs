@@ -26,7 +26,7 @@ use utoipa_axum::routes;
 
 use super::error::problem;
 use super::reply::{Asker, Reply};
-use super::resume::{LogPoint, ResumedTask, Wish};
+use super::resume::{LogPoint, ResumeRequest, ResumedTask};
 use super::{map, page, stream, wire};
 use crate::html;
 use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, UnparsedJson, site};
@@ -71,7 +71,7 @@ async fn for_browsers(request: Request, next: Next) -> Response {
     html::with_headers(html::keep_token_alone(request, next).await)
 }
 
-/// Says something to an agent; answers when it is done, or needs somebody.
+/// Sends a message to an agent; answers when the task has ended or waits for a person.
 #[utoipa::path(
     post, path = "/tealagents/v1alpha1/{agent}", tag = "teal agents",
     params(
@@ -128,7 +128,7 @@ async fn chat_sse(
     stream::stream(asker, pass, begun).await
 }
 
-/// A task with its trail: what was said, asked, decided and done.
+/// Reads a task with its audit trail: messages, requests, decisions and results.
 #[utoipa::path(
     get, path = "/tealagents/v1alpha1/{agent}/tasks/{task_id}", tag = "teal agents",
     params(
@@ -153,7 +153,7 @@ async fn task(
     Ok(asker.shows(Json(task), showing))
 }
 
-/// The answer to what was last said or decided, for whoever got 202 or lost it: waits as chat does, and begins nothing.
+/// Reads the response to the last message or decision, after a 202 or a lost response: waits as chat does, and begins nothing.
 #[utoipa::path(
     get, path = "/tealagents/v1alpha1/{agent}/tasks/{task_id}/response", tag = "teal agents",
     params(
@@ -332,7 +332,7 @@ async fn decide(
 ) -> Result<ResumedTask, Problem> {
     let wish = || {
         let Repeatable { body, once } = body.judge(args.action.as_deref().unwrap_or_default())?;
-        Wish::of(body, args, once)
+        ResumeRequest::of(body, args, once)
     };
     asker.resume(id, wish).await
 }
@@ -377,7 +377,7 @@ async fn begin(
 }
 
 fn asker(app: App, who: Principal, headers: &HeaderMap) -> Asker {
-    let site = site(&app.engine.settings(), headers);
+    let site = site(&app.engine, headers);
     Asker { app, who, site }
 }
 

@@ -55,7 +55,7 @@ struct Change<'a> {
 
 /// Tokens that a model is streaming.
 #[derive(Debug, Serialize)]
-struct Words {
+struct TokenDelta {
     turn: u32,
     no: u32,
     text: String,
@@ -178,7 +178,7 @@ impl PageReader {
             match one {
                 News::Event(envelope) => last = Some(envelope.seq),
                 News::Delta(delta) => {
-                    let words = Words { turn: delta.turn, no: delta.no, text: delta.text };
+                    let words = TokenDelta { turn: delta.turn, no: delta.no, text: delta.text };
                     self.ready
                         .push_back(Event::default().event("words").json_data(&words).unwrap_or_default());
                 }

@@ -14,7 +14,7 @@ use crate::cli::plain::Text;
 
 /// Which calls are meant.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Wish {
+pub(super) struct GrantTerms {
     /// How many further calls.
     #[arg(long, value_name = "N")]
     uses: Option<u32>,
@@ -35,7 +35,7 @@ pub(super) struct GrantRule {
     /// The id of the hold, or its beginning.
     id: String,
     #[command(flatten)]
-    wish: Wish,
+    wish: GrantTerms,
     #[command(flatten)]
     asking: ServerArgs,
 }
@@ -78,7 +78,7 @@ fn like(text: &str) -> Result<Like, String> {
 pub(super) const NO_RULE: &str = "--uses, --until, --like and --same-session approve further calls, which needs --rule with the \
                                   digest that `standfast holds grant-rule` shows for them; nothing was decided";
 
-impl Wish {
+impl GrantTerms {
     /// Whether nothing is asked for.
     pub(super) fn is_empty(&self) -> bool {
         self.uses.is_none() && self.until.is_none() && self.like.is_empty() && !self.same_session
@@ -86,7 +86,7 @@ impl Wish {
 
     /// What is sent; of an approval with the digest of the rule.
     pub(super) fn body<'a>(&'a self, digest: Option<&'a str>) -> GrantWish<'a> {
-        let Wish { uses, until, like, same_session } = self;
+        let GrantTerms { uses, until, like, same_session } = self;
         GrantWish { uses: *uses, until: until.as_deref(), like, same_session: *same_session, digest }
     }
 }

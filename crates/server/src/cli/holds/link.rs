@@ -23,7 +23,7 @@ pub(super) struct Link {
 }
 
 #[derive(Serialize)]
-struct Wish<'a> {
+struct LinkRequest<'a> {
     #[serde(rename = "for")]
     audience: &'a str,
 }
@@ -40,7 +40,7 @@ pub(super) fn issue(wanted: &Link) -> ExitCode {
     let Link { id, audience, asking } = wanted;
     ask(asking, |server| {
         let id = whole_id(server, id)?;
-        let body = serde_json::to_string(&Wish { audience }).unwrap_or_default();
+        let body = serde_json::to_string(&LinkRequest { audience }).unwrap_or_default();
         let text = server.post(&format!("/holds/{}/link", segment(&id)), &body, Patience::Usual)?;
         match server.form {
             Form::Json => Ok::<String, Failure>(text),

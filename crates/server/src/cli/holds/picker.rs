@@ -1,6 +1,6 @@
 //! `standfast holds` on a terminal: the pending holds as a list to look through, each in full, and deciding it.
 //!
-//! What is on the screen and which keys mean what is a value ([`Picker`]) that knows no server: a key gives a [`Wish`]. Nothing
+//! What is on the screen and which keys mean what is a value ([`Picker`]) that knows no server: a key gives a [`PickerAction`]. Nothing
 //! is approved from the list, and nothing without a second key: the call must have been on the screen. Text of others is made
 //! plain before it gets here. The list is asked for again every two seconds.
 
@@ -78,7 +78,7 @@ enum Asks {
 
 /// What a key means for others than the screen.
 #[derive(Debug, PartialEq, Eq)]
-enum Wish {
+enum PickerAction {
     Nothing,
     Leave,
     Reload,
@@ -118,22 +118,22 @@ impl Picker {
                 quiet = 0;
                 match event::read()? {
                     Event::Key(key) if key.kind == KeyEventKind::Press => self.key(key),
-                    _ => Wish::Nothing,
+                    _ => PickerAction::Nothing,
                 }
             } else {
                 quiet += 1;
-                if quiet % TICKS == 0 { Wish::Reload } else { Wish::Nothing }
+                if quiet % TICKS == 0 { PickerAction::Reload } else { PickerAction::Nothing }
             };
             match wish {
-                Wish::Nothing => {}
-                Wish::Leave => return Ok(()),
-                Wish::Reload => self.reload(server, wanted),
-                Wish::Open(id) => match hold(server, &id) {
+                PickerAction::Nothing => {}
+                PickerAction::Leave => return Ok(()),
+                PickerAction::Reload => self.reload(server, wanted),
+                PickerAction::Open(id) => match hold(server, &id) {
                     Ok(hold) => self.open(hold),
                     Err(failure) => self.say(&failure),
                 },
-                Wish::Approve { arguments } => self.approve(server, wanted, arguments),
-                Wish::Deny { reason } => {
+                PickerAction::Approve { arguments } => self.approve(server, wanted, arguments),
+                PickerAction::Deny { reason } => {
                     let reason = Some(reason).filter(|reason| !reason.trim().is_empty());
                     self.decide(
                         server,
@@ -141,14 +141,14 @@ impl Picker {
                         &Decision { reason: reason.as_deref(), ..Decision::of("deny") },
                     );
                 }
-                Wish::Answer(answer) => match json_or_text(&answer) {
+                PickerAction::Answer(answer) => match json_or_text(&answer) {
                     Ok(value) => {
                         let decision = Decision { value: Some(&value), ..Decision::of("answer") };
                         self.decide(server, wanted, &decision);
                     }
                     Err(error) => self.said = plain(&error.to_string()),
                 },
-                Wish::Edit => {
+                PickerAction::Edit => {
                     ratatui::restore();
                     self.edit();
                     *terminal = ratatui::try_init()?;
@@ -229,28 +229,28 @@ impl Picker {
     }
 
     /// What a key means.
-    fn key(&mut self, key: KeyEvent) -> Wish {
+    fn key(&mut self, key: KeyEvent) -> PickerAction {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return if key.code == KeyCode::Char('c') { Wish::Leave } else { Wish::Nothing };
+            return if key.code == KeyCode::Char('c') { PickerAction::Leave } else { PickerAction::Nothing };
         }
         match &mut self.screen {
             Screen::All => self.key_in_list(key.code),
             Screen::One { asks: Asks::Reason(text), .. } => match written(text, key.code) {
-                InputStep::GoesOn => Wish::Nothing,
-                InputStep::Done(reason) => Wish::Deny { reason },
+                InputStep::GoesOn => PickerAction::Nothing,
+                InputStep::Done(reason) => PickerAction::Deny { reason },
                 InputStep::Left => self.ask(Asks::Nothing),
             },
             Screen::One { asks: Asks::Answer(text), .. } => match written(text, key.code) {
-                InputStep::GoesOn => Wish::Nothing,
-                InputStep::Done(answer) => Wish::Answer(answer),
+                InputStep::GoesOn => PickerAction::Nothing,
+                InputStep::Done(answer) => PickerAction::Answer(answer),
                 InputStep::Left => self.ask(Asks::Nothing),
             },
             Screen::One { asks: Asks::Approval, .. } => match key.code {
-                KeyCode::Char('y') => Wish::Approve { arguments: None },
+                KeyCode::Char('y') => PickerAction::Approve { arguments: None },
                 _ => self.ask(Asks::Nothing),
             },
             Screen::One { asks: Asks::Edited { arguments, .. }, .. } => match key.code {
-                KeyCode::Char('y') => Wish::Approve { arguments: Some(std::mem::take(arguments)) },
+                KeyCode::Char('y') => PickerAction::Approve { arguments: Some(std::mem::take(arguments)) },
                 _ => self.ask(Asks::Nothing),
             },
             Screen::One { hold, scroll, asks: Asks::Nothing } => {
@@ -259,30 +259,31 @@ impl Picker {
                     KeyCode::Char('a') if is_call => self.ask(Asks::Approval),
                     KeyCode::Char('d') => self.ask(Asks::Reason(String::new())),
                     KeyCode::Char('w') if is_question => self.ask(Asks::Answer(String::new())),
-                    KeyCode::Char('e') if is_call => Wish::Edit,
+                    KeyCode::Char('e') if is_call => PickerAction::Edit,
                     KeyCode::Char('j') | KeyCode::Down => scrolled(scroll, 1),
                     KeyCode::Char('k') | KeyCode::Up => scrolled(scroll, -1),
                     KeyCode::PageDown | KeyCode::Char(' ') => scrolled(scroll, PAGE),
                     KeyCode::PageUp => scrolled(scroll, -PAGE),
                     KeyCode::Esc | KeyCode::Left | KeyCode::Char('h' | 'q') => {
                         self.screen = Screen::All;
-                        Wish::Reload
+                        PickerAction::Reload
                     }
-                    _ => Wish::Nothing,
+                    _ => PickerAction::Nothing,
                 }
             }
         }
     }
 
-    fn key_in_list(&mut self, code: KeyCode) -> Wish {
+    fn key_in_list(&mut self, code: KeyCode) -> PickerAction {
         match code {
-            KeyCode::Char('q') | KeyCode::Esc => return Wish::Leave,
-            KeyCode::Char('r') => return Wish::Reload,
+            KeyCode::Char('q') | KeyCode::Esc => return PickerAction::Leave,
+            KeyCode::Char('r') => return PickerAction::Reload,
             KeyCode::Char('j') | KeyCode::Down => self.at += 1,
             KeyCode::Char('k') | KeyCode::Up => self.at = self.at.saturating_sub(1),
             KeyCode::Enter | KeyCode::Right | KeyCode::Char('l') => {
                 let here = self.holds.get(self.at);
-                return here.map_or(Wish::Nothing, |hold| Wish::Open(hold.id.raw().to_owned()));
+                return here
+                    .map_or(PickerAction::Nothing, |hold| PickerAction::Open(hold.id.raw().to_owned()));
             }
             KeyCode::Char('a' | 'd' | 'e') => {
                 self.said = "open it first: what is decided must have been on the screen".into();
@@ -290,14 +291,14 @@ impl Picker {
             _ => {}
         }
         self.at = self.at.min(self.holds.len().saturating_sub(1));
-        Wish::Nothing
+        PickerAction::Nothing
     }
 
-    fn ask(&mut self, what: Asks) -> Wish {
+    fn ask(&mut self, what: Asks) -> PickerAction {
         if let Screen::One { asks, .. } = &mut self.screen {
             *asks = what;
         }
-        Wish::Nothing
+        PickerAction::Nothing
     }
 
     fn draw(&self, frame: &mut Frame<'_>) {
@@ -395,9 +396,9 @@ fn written(text: &mut String, code: KeyCode) -> InputStep {
     InputStep::GoesOn
 }
 
-fn scrolled(scroll: &mut u16, by: i16) -> Wish {
+fn scrolled(scroll: &mut u16, by: i16) -> PickerAction {
     *scroll = scroll.saturating_add_signed(by);
-    Wish::Nothing
+    PickerAction::Nothing
 }
 
 /// The lines of both texts, each with what became of it: kept, gone (`-`) or new (`+`), as they were written.
@@ -429,23 +430,23 @@ mod tests {
         serde_json::from_str(&hold.to_string()).unwrap()
     }
 
-    fn press(picker: &mut Picker, code: KeyCode) -> Wish {
+    fn press(picker: &mut Picker, code: KeyCode) -> PickerAction {
         picker.key(KeyEvent::new(code, KeyModifiers::NONE))
     }
 
     #[test]
     fn nothing_is_approved_from_the_list_or_with_one_key() {
         let mut picker = Picker::new(vec![a_hold()]);
-        assert_eq!(press(&mut picker, KeyCode::Char('a')), Wish::Nothing);
-        assert_eq!(press(&mut picker, KeyCode::Char('y')), Wish::Nothing);
-        assert_eq!(press(&mut picker, KeyCode::Enter), Wish::Open("hold_1".into()));
+        assert_eq!(press(&mut picker, KeyCode::Char('a')), PickerAction::Nothing);
+        assert_eq!(press(&mut picker, KeyCode::Char('y')), PickerAction::Nothing);
+        assert_eq!(press(&mut picker, KeyCode::Enter), PickerAction::Open("hold_1".into()));
         picker.open(a_hold());
-        assert_eq!(press(&mut picker, KeyCode::Char('a')), Wish::Nothing);
+        assert_eq!(press(&mut picker, KeyCode::Char('a')), PickerAction::Nothing);
         assert!(picker.prompt().contains("{\"path\": \"/x\"}"), "{}", picker.prompt());
-        assert_eq!(press(&mut picker, KeyCode::Enter), Wish::Nothing, "only y is a yes");
-        assert_eq!(press(&mut picker, KeyCode::Char('y')), Wish::Nothing, "the question is gone");
+        assert_eq!(press(&mut picker, KeyCode::Enter), PickerAction::Nothing, "only y is a yes");
+        assert_eq!(press(&mut picker, KeyCode::Char('y')), PickerAction::Nothing, "the question is gone");
         press(&mut picker, KeyCode::Char('a'));
-        assert_eq!(press(&mut picker, KeyCode::Char('y')), Wish::Approve { arguments: None });
+        assert_eq!(press(&mut picker, KeyCode::Char('y')), PickerAction::Approve { arguments: None });
     }
 
     #[test]
@@ -457,10 +458,10 @@ mod tests {
             press(&mut picker, KeyCode::Char(c));
         }
         press(&mut picker, KeyCode::Backspace);
-        assert_eq!(press(&mut picker, KeyCode::Enter), Wish::Deny { reason: "no".into() });
+        assert_eq!(press(&mut picker, KeyCode::Enter), PickerAction::Deny { reason: "no".into() });
         press(&mut picker, KeyCode::Char('d'));
         press(&mut picker, KeyCode::Char('x'));
-        assert_eq!(press(&mut picker, KeyCode::Esc), Wish::Nothing);
+        assert_eq!(press(&mut picker, KeyCode::Esc), PickerAction::Nothing);
         assert!(matches!(picker.screen, Screen::One { asks: Asks::Nothing, .. }));
     }
 

@@ -24,7 +24,7 @@ use super::super::profile::ClientProfile;
 use super::frame::Frame;
 use super::keeper::{Keeper, Permit, StartError, kept, stored_answer};
 use super::memory::{Memory, MovedCall, OpenGuard, request_key};
-use super::way::{BrokenStream, Frames, Reply, Way, WholeReply};
+use super::way::{BrokenStream, Frames, Reply, UpstreamRoute, WholeReply};
 use super::{seal, task, unseal};
 use crate::http::gate_value;
 
@@ -49,7 +49,7 @@ pub(super) struct CallRun {
     pub(super) memory: Arc<Memory>,
     pub(super) call: CallRequest,
     pub(super) client: ClientProfile,
-    pub(super) way: Way,
+    pub(super) way: UpstreamRoute,
     /// The client's session.
     pub(super) session: String,
 }
@@ -353,7 +353,7 @@ impl CallRun {
                     return self.keeper.report(permit, GateOutcome::Unknown(why)).await;
                 }
                 () = open.request.cancelled.notified(), if !is_cancelled => {
-                    if matches!(self.way, Way::Translated(_)) {
+                    if matches!(self.way, UpstreamRoute::Translated(_)) {
                         // Such a server hears it when nobody reads its answer any more.
                         let why = "the client took the call back while it ran".to_owned();
                         return self.keeper.report(permit, GateOutcome::Unknown(why)).await;
@@ -395,7 +395,7 @@ impl CallRun {
             }
             return;
         }
-        if has_places && matches!(self.way, Way::Address(_)) {
+        if has_places && matches!(self.way, UpstreamRoute::Address(_)) {
             // The server closed the stream, and the client asks for the rest of it by the place where it was.
             let moved = MovedCall { keeper: self.keeper.clone(), permit, secrets: secrets.clone() };
             return self.memory.moves(open.key(), moved);

@@ -31,7 +31,7 @@ use super::super::profile::ClientProfile;
 use super::call::CallRun;
 use super::frame::Frame;
 use super::memory::Memory;
-use super::way::{AddressWay, BrokenStream, Frames, Reply, SESSION, Way, WholeReply, frames_of};
+use super::way::{AddressWay, BrokenStream, Frames, Reply, SESSION, UpstreamRoute, WholeReply, frames_of};
 use super::{ClientRequest, HELLO, own, refused, task, tasks, whole_json};
 
 /// Messages on their way to a client, and those that belong to no request.
@@ -76,7 +76,7 @@ pub(super) struct GivenSessions {
 
 /// A session of ours at a server.
 struct GivenSession {
-    way: Way,
+    way: UpstreamRoute,
     /// What the server said at its beginning.
     welcome: Box<RawValue>,
     /// One request at a time where its client may be asked something.
@@ -89,7 +89,7 @@ struct GivenSession {
 }
 
 /// A request under way.
-struct Running {
+struct RunningRequest {
     session: Arc<GivenSession>,
     method: String,
     /// What the server knows it by.
@@ -102,7 +102,7 @@ struct Running {
 
 /// A request that waits for what its client brings back.
 struct WaitingRequest {
-    running: Running,
+    running: RunningRequest,
     who: SessionOwner,
     /// What the server calls its question.
     question: Box<RawValue>,
@@ -132,9 +132,9 @@ impl GivenSession {
     /// Tells the server something that nobody answers.
     async fn tell(&self, line: String) -> Result<(), UpstreamError> {
         match &self.way {
-            Way::Program(program) => program.tell(&line).await,
-            Way::Address(way) => way.send(Method::POST, line.into_bytes()).await.map(drop),
-            Way::Translated(_) | Way::Given(_) => Ok(()),
+            UpstreamRoute::Program(program) => program.tell(&line).await,
+            UpstreamRoute::Address(way) => way.send(Method::POST, line.into_bytes()).await.map(drop),
+            UpstreamRoute::Translated(_) | UpstreamRoute::Given(_) => Ok(()),
         }
     }
 
@@ -259,7 +259,7 @@ impl SessionWay {
                 Reply::Whole(reply) => return Ok(Reply::Whole(reply)),
             };
             let (method, hears_logs) = (request.method.clone(), request.level.is_some());
-            let running = Running { session, method, name, frames, asked, hears_logs, _turn: turn };
+            let running = RunningRequest { session, method, name, frames, asked, hears_logs, _turn: turn };
             Ok(self.carries(running, self.whose(&request), origin))
         })
     }
@@ -277,7 +277,9 @@ impl SessionWay {
         let is_lost = match &first {
             Ok(Reply::Whole(reply)) => reply.status.is_client_error() && !is_answer(&reply.text, said),
             Ok(Reply::Frames(_)) => false,
-            Err(error) => matches!((error, &session.way), (UpstreamError::NotSent(_), Way::Program(_))),
+            Err(error) => {
+                matches!((error, &session.way), (UpstreamError::NotSent(_), UpstreamRoute::Program(_)))
+            }
         };
         if !is_lost {
             return first.map(|reply| (reply, session, turn));
@@ -346,7 +348,12 @@ impl SessionWay {
                 let (text, session) = begun.await.map_err(|_| too_late())??;
                 let welcome = welcome(&text)?;
                 let version = version(&welcome);
-                (Way::Address(way.in_session(session.as_deref()).for_session(version.as_deref())), welcome)
+                (
+                    UpstreamRoute::Address(
+                        way.in_session(session.as_deref()).for_session(version.as_deref()),
+                    ),
+                    welcome,
+                )
             }
             Upstream::Program(program) => {
                 let client = ClientProfile::default();
@@ -357,7 +364,7 @@ impl SessionWay {
                     replies.next().await.ok_or_else(too_late)
                 };
                 let said = tokio::time::timeout(HELLO, asked).await.map_err(|_| too_late())??;
-                (Way::Program(program), welcome(&said.text)?)
+                (UpstreamRoute::Program(program), welcome(&said.text)?)
             }
         };
         let session = Arc::new(GivenSession {
@@ -371,11 +378,11 @@ impl SessionWay {
         });
         session.tell(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string()).await?;
         match session.way.clone() {
-            Way::Program(program) => {
+            UpstreamRoute::Program(program) => {
                 let frames = Frames::Replies(program.listener());
                 tokio::spawn(GivenSession::listen(Arc::downgrade(&session), frames));
             }
-            Way::Address(way) => {
+            UpstreamRoute::Address(way) => {
                 let (ready, is_ready) = oneshot::channel();
                 let weak = Arc::downgrade(&session);
                 tokio::spawn(async move {
@@ -390,13 +397,13 @@ impl SessionWay {
                 });
                 drop(tokio::time::timeout(LISTENS_WITHIN, is_ready).await);
             }
-            Way::Translated(_) | Way::Given(_) => {}
+            UpstreamRoute::Translated(_) | UpstreamRoute::Given(_) => {}
         }
         Ok(session)
     }
 
     /// Hands on what comes of a request.
-    fn carries(&self, running: Running, who: SessionOwner, origin: Origin) -> Reply {
+    fn carries(&self, running: RunningRequest, who: SessionOwner, origin: Origin) -> Reply {
         let (tell, frames) = channel(FRAMES);
         let memory = self.memory.clone();
         tokio::spawn(async move { carry(memory, running, who, origin, tell).await });
@@ -477,7 +484,13 @@ impl SessionWay {
 }
 
 /// Hands on what comes of a request, until it is answered, its client is asked something, or nobody reads it any more.
-async fn carry(memory: Arc<Memory>, mut running: Running, who: SessionOwner, origin: Origin, tell: Answers) {
+async fn carry(
+    memory: Arc<Memory>,
+    mut running: RunningRequest,
+    who: SessionOwner,
+    origin: Origin,
+    tell: Answers,
+) {
     let name = Value::from(running.name.as_str());
     loop {
         let text = tokio::select! {
@@ -534,7 +547,7 @@ fn is_answer(text: &str, name: &str) -> bool {
 }
 
 /// Nobody waits for a request any more.
-async fn taken_back(running: &Running) {
+async fn taken_back(running: &RunningRequest) {
     let params = json!({"requestId": running.name, "reason": "the client has gone"});
     let line = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}).to_string();
     if let Err(error) = running.session.tell(line).await {
@@ -622,7 +635,7 @@ impl ClientRequest {
     pub(super) async fn post_given(&self, text: &str, message: ClientMessage) -> Response {
         let given =
             SessionWay { gateway: self.gateway.clone(), who: self.who.clone(), memory: self.memory.clone() };
-        let way = Way::Given(given);
+        let way = UpstreamRoute::Given(given);
         match message {
             ClientMessage::Call(call) => {
                 let client = call.profile.clone().unwrap_or_default();

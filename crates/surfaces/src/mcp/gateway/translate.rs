@@ -28,7 +28,7 @@ use super::call::CallRun;
 use super::frame::Frame;
 use super::memory::{Memory, request_key};
 use super::session::SessionToken;
-use super::way::{AddressWay, BrokenStream, Frames, Reply, SESSION, Way, WholeReply};
+use super::way::{AddressWay, BrokenStream, Frames, Reply, SESSION, UpstreamRoute, WholeReply};
 use super::{ClientRequest, HELLO, RequestId, refused, whole, whole_json};
 
 /// Messages on their way to the client.
@@ -46,7 +46,7 @@ type Answers = Sender<Result<Frame, BrokenStream>>;
 /// The way to a server without sessions, for a client that has one.
 #[derive(Clone)]
 pub(super) struct TranslatedWay {
-    to: Arc<Way>,
+    to: Arc<UpstreamRoute>,
     hello: Hello,
     gateway: String,
     memory: Arc<Memory>,
@@ -100,20 +100,24 @@ impl TranslatedWay {
         match ClientMessage::read(&line) {
             Ok(ClientMessage::Call(call)) => {
                 let way = match &*self.to {
-                    Way::Address(way) => {
+                    UpstreamRoute::Address(way) => {
                         let headers = self.argument_headers(way, &call).await;
-                        Way::Address(way.clone().for_newest("tools/call", Some(&call.tool), &headers))
+                        UpstreamRoute::Address(way.clone().for_newest(
+                            "tools/call",
+                            Some(&call.tool),
+                            &headers,
+                        ))
                     }
-                    Way::Program(program) => Way::Program(program.clone()),
-                    Way::Translated(_) | Way::Given(_) => return Err(twice()),
+                    UpstreamRoute::Program(program) => UpstreamRoute::Program(program.clone()),
+                    UpstreamRoute::Translated(_) | UpstreamRoute::Given(_) => return Err(twice()),
                 };
                 way.ask(&line, &call.id, call.progress.as_deref()).await
             }
             Ok(ClientMessage::Request(request)) => {
                 let way = match &*self.to {
-                    Way::Address(way) => Way::Address(named(way.clone(), &request)),
-                    Way::Program(program) => Way::Program(program.clone()),
-                    Way::Translated(_) | Way::Given(_) => return Err(twice()),
+                    UpstreamRoute::Address(way) => UpstreamRoute::Address(named(way.clone(), &request)),
+                    UpstreamRoute::Program(program) => UpstreamRoute::Program(program.clone()),
+                    UpstreamRoute::Translated(_) | UpstreamRoute::Given(_) => return Err(twice()),
                 };
                 way.ask(&line, &request.id, request.progress.as_deref()).await
             }
@@ -223,7 +227,7 @@ impl TranslatedWay {
             let id = format!("standfast-tools-{no}");
             let line = json!({"jsonrpc": "2.0", "id": id, "method": "tools/list", "params": params});
             let Ok(line) = self.hello.asks(&line.to_string(), None, None) else { return };
-            let way = Way::Address(way.clone().for_newest("tools/list", None, &[]));
+            let way = UpstreamRoute::Address(way.clone().for_newest("tools/list", None, &[]));
             let Ok(id) = serde_json::value::to_raw_value(&id) else { return };
             let Ok(reply) = way.ask(&line, &id, None).await else { return };
             let Some(text) = last(reply).await else { return };
@@ -307,13 +311,13 @@ async fn tell_error(tell: &Answers, id: &RawValue, why: &str) {
 }
 
 /// What a server says that belongs to no request of a client.
-struct Listening {
+struct NotificationStream {
     way: TranslatedWay,
     frames: Frames,
     changed: watch::Receiver<()>,
 }
 
-impl Listening {
+impl NotificationStream {
     async fn next(&mut self) -> Option<Frame> {
         loop {
             let frame = tokio::select! {
@@ -338,7 +342,12 @@ impl Listening {
 
 impl ClientRequest {
     /// The beginning of a session at a server that has refused one because it has none; none where it refused for another reason.
-    pub(super) async fn welcomed(&self, to: Way, text: &str, client: &ClientProfile) -> Option<Response> {
+    pub(super) async fn welcomed(
+        &self,
+        to: UpstreamRoute,
+        text: &str,
+        client: &ClientProfile,
+    ) -> Option<Response> {
         let hello = Hello::read(text)?;
         let RequestId { id } = serde_json::from_str(text).ok()?;
         let way = self.translated(to, hello.clone(), String::new());
@@ -359,7 +368,7 @@ impl ClientRequest {
     }
 
     /// The way of a client with a session to a server that has none.
-    pub(super) fn translated(&self, to: Way, hello: Hello, session: String) -> TranslatedWay {
+    pub(super) fn translated(&self, to: UpstreamRoute, hello: Hello, session: String) -> TranslatedWay {
         let (gateway, memory) = (self.gateway.name.clone(), self.memory.clone());
         TranslatedWay { to: Arc::new(to), hello, gateway, memory, session }
     }
@@ -374,7 +383,8 @@ impl ClientRequest {
         let TranslatedSession { way, client, key } = session;
         match message {
             ClientMessage::Call(call) => {
-                let (keeper, memory, way) = (self.keeper(), self.memory.clone(), Way::Translated(way));
+                let (keeper, memory, way) =
+                    (self.keeper(), self.memory.clone(), UpstreamRoute::Translated(way));
                 self.answered(CallRun { keeper, memory, call: *call, client, way, session: key }.begin())
                     .await
             }
@@ -441,10 +451,11 @@ impl ClientRequest {
         let Some(frames) = way.listens().await else {
             return StatusCode::METHOD_NOT_ALLOWED.into_response();
         };
-        let stream = stream::unfold(Listening { way, frames, changed }, |mut listening| async move {
-            let frame = listening.next().await?;
-            Some((Ok(frame.encoded()), listening))
-        });
+        let stream =
+            stream::unfold(NotificationStream { way, frames, changed }, |mut listening| async move {
+                let frame = listening.next().await?;
+                Some((Ok(frame.encoded()), listening))
+            });
         self.event_stream(stream.boxed())
     }
 }

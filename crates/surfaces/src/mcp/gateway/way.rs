@@ -47,7 +47,7 @@ const FRAMES: usize = 16;
 
 /// Where requests go.
 #[derive(Clone)]
-pub(super) enum Way {
+pub(super) enum UpstreamRoute {
     /// To an address, with these headers.
     Address(AddressWay),
     /// To a program.
@@ -103,7 +103,7 @@ impl Frames {
     }
 }
 
-impl Way {
+impl UpstreamRoute {
     /// Sends a request, and comes back when there is an answer to be read.
     pub(super) async fn ask(
         &self,
@@ -112,21 +112,23 @@ impl Way {
         token: Option<&RawValue>,
     ) -> Result<Reply, UpstreamError> {
         match self {
-            Way::Program(program) => Ok(Reply::Frames(Frames::Replies(program.ask(line, id, token).await?))),
-            Way::Address(way) => way.ask(line).await,
+            UpstreamRoute::Program(program) => {
+                Ok(Reply::Frames(Frames::Replies(program.ask(line, id, token).await?)))
+            }
+            UpstreamRoute::Address(way) => way.ask(line).await,
             // It takes one of the other ways.
-            Way::Translated(way) => way.ask(line, id).await,
-            Way::Given(way) => way.ask(line, id, token).await,
+            UpstreamRoute::Translated(way) => way.ask(line, id).await,
+            UpstreamRoute::Given(way) => way.ask(line, id, token).await,
         }
     }
 
     /// What the server was given that must not be kept of what it says.
     pub(super) async fn secrets(&self) -> Secrets {
         match self {
-            Way::Program(program) => program.secrets.clone(),
-            Way::Address(way) => way.known_secrets().await,
-            Way::Translated(way) => way.secrets().await,
-            Way::Given(way) => way.secrets().await,
+            UpstreamRoute::Program(program) => program.secrets.clone(),
+            UpstreamRoute::Address(way) => way.known_secrets().await,
+            UpstreamRoute::Translated(way) => way.secrets().await,
+            UpstreamRoute::Given(way) => way.secrets().await,
         }
     }
 
@@ -134,8 +136,8 @@ impl Way {
     pub(super) fn has_argument_headers(&self) -> bool {
         match self {
             // Whoever translates writes them anew.
-            Way::Program(_) | Way::Translated(_) | Way::Given(_) => false,
-            Way::Address(way) => way.headers.keys().any(|name| name.as_str().starts_with(PARAM)),
+            UpstreamRoute::Program(_) | UpstreamRoute::Translated(_) | UpstreamRoute::Given(_) => false,
+            UpstreamRoute::Address(way) => way.headers.keys().any(|name| name.as_str().starts_with(PARAM)),
         }
     }
 }
