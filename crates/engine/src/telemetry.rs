@@ -540,7 +540,7 @@ fn describe(recorder: &PrometheusRecorder) {
         (DECISIONS, "Decisions on holds by outcome and by the channel that they came by, since the start."),
         (LEASES_LOST, "Runs that another node took over from this one, since the start."),
         (SHED, "New runs that were refused because too much waited already, since the start."),
-        (SPANS, "Spans of traces, by what became of them, since the start."),
+        (SPANS, "Spans of traces by result, since the start."),
         (TAKEN_OVER, "Runs that this node took over after their lease had run out, since the start."),
     ] {
         recorder.describe_counter(name.into(), None, words.into());

@@ -52,7 +52,7 @@ struct CallersTool;
 
 impl Tool for CallersTool {
     fn run(&self, _invocation: Invocation) -> ToolFuture {
-        let why = Body::text("not executed: whoever opened the gate runs its call");
+        let why = Body::text("not executed: the gate's caller runs its call");
         Box::pin(std::future::ready(Outcome::Done(ToolResult::Failed(why))))
     }
 }

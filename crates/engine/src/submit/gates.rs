@@ -376,7 +376,7 @@ impl Gates {
             let worker = Some(worker.clone());
             Some(vec![Command::FinishCall(FinishCall { call: CALL, attempt, result, worker })])
         };
-        let never_ran = || ToolResult::Failed(Body::text("not executed, as whoever may run it says"));
+        let never_ran = || ToolResult::Failed(Body::text("not executed, as the gate's caller reported"));
         Ok(match (outcome, call.state) {
             (GateOutcome::Succeeded(result), _) => finish(ToolResult::Ok(result)),
             (GateOutcome::Failed(error), _) => finish(ToolResult::Failed(error)),
@@ -515,7 +515,7 @@ fn is_opened_by(who: &Principal, facts: &Facts) -> bool {
 }
 
 /// Why a gate ended whose call was not run.
-const NOT_EXECUTED: &str = "whoever may run the call says that it was not executed";
+const NOT_EXECUTED: &str = "the gate's caller reported that the call was not executed";
 
 /// Who may start and report: whoever claimed the gate, also after its end.
 fn worker_of(run: &Run) -> Option<WorkerName> {

@@ -134,7 +134,7 @@ async fn an_unknown_outcome_keeps_the_name_until_it_is_settled() {
     let second = start(&engine).await;
     until(&engine, second, HELD).await;
     let hold = hold_of(&engine, second, HoldKind::Approval).await;
-    assert!(reason(&engine, hold).await.contains("nobody knows what became of it"));
+    assert!(reason(&engine, hold).await.contains("its outcome is unknown"));
 
     let recovery = hold_of(&engine, first, HoldKind::Recovery).await;
     let deny = Choice::Deny { reason: None };

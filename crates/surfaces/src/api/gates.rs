@@ -178,7 +178,7 @@ async fn start(
     }))
 }
 
-/// What came of a call, as whoever ran it says.
+/// Reports the outcome of a call that the caller ran.
 #[utoipa::path(
     post, path = "/gates/{gate}/outcome", tag = "gates",
     params(
@@ -230,5 +230,5 @@ async fn decided(app: &App, who: &Principal, gate: RunId, wait_ms: u64) -> ApiRe
 }
 
 fn shown(app: &App, headers: &HeaderMap, view: &GateView) -> wire::Gate {
-    map::gate(view, &site(&app.engine.settings(), headers))
+    map::gate(view, &site(&app.engine, headers))
 }

@@ -50,13 +50,13 @@ pub(super) struct DelegationBody {
     pub(super) until: String,
 }
 
-/// An assignment: without `to` nobody in particular is asked.
+/// An assignment; without `to` the hold is assigned to nobody.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"to": "bob", "until": "2026-12-24T18:00:00Z"}))]
 pub(super) struct AssignHold {
     pub(super) to: Option<String>,
-    /// When it ends by itself. Default: when somebody says so.
+    /// When it ends by itself. Default: when it is ended by a request.
     pub(super) until: Option<String>,
 }
 
@@ -143,7 +143,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ask_again))
 }
 
-/// Asks somebody in particular about a hold, or nobody in particular. It decides nothing.
+/// Assigns a hold to a person, a group or a role, or to nobody. It decides nothing.
 #[utoipa::path(
     post, path = "/holds/{hold}/assign", tag = "holds",
     params(
@@ -180,7 +180,7 @@ async fn take(
     adjust(&app, &who, &hold, Adjustment::Assign { to, until: None }, once).await
 }
 
-/// Asks nobody in particular any more.
+/// Removes the assignment of a hold.
 #[utoipa::path(
     post, path = "/holds/{hold}/release", tag = "holds",
     params(("hold" = String, Path, description = "The hold's id")),

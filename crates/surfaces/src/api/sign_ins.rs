@@ -40,7 +40,7 @@ pub(super) struct SignInBody {
     by: SignInSourceBody,
     /// The prefix of the key, if one stands behind it.
     key: Option<String>,
-    /// What the program said of itself.
+    /// The name that the client program gave itself.
     label: Option<String>,
     began_at: Option<String>,
     /// When it was last used, to about a minute.

@@ -446,7 +446,7 @@ pub(super) struct CallReceiptBody {
     /// The receipt of the hold on which people were asked; absent where nobody was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hold: Option<String>,
-    /// The call as it was proposed, and what policy said of it.
+    /// The call as it was proposed, and the verdict of the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) asked: Option<TimedBody>,
     /// What was shown, revision by revision.

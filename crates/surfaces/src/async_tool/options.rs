@@ -27,7 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(call_webhook)).routes(routes!(run_webhook))
 }
 
-/// Has somebody told how a call ends, signed with the caller's own secret. The same address again replaces the secret.
+/// Sets a webhook that is called when a call ends, signed with the caller's own secret. The same address again replaces the secret.
 #[utoipa::path(
     post, path = "/pending/{id}/webhook", tag = "async tools",
     params(("id" = String, Path, description = "The call's pending id")), request_body = wire::WebhookOptions,
@@ -61,7 +61,7 @@ async fn call_webhook(
     Ok(Json(wire::WebhookSet { success: true, webhook_secret: shown }))
 }
 
-/// Has somebody told how each call of a run ends, from now on.
+/// Sets a webhook that is called when a call of a run ends, for every call from now on.
 #[utoipa::path(
     post, path = "/run/{id}/webhook", tag = "async tools",
     params(("id" = String, Path, description = "The run")), request_body = wire::WebhookOptions,

@@ -68,7 +68,7 @@ pub(super) enum CallStatus {
 pub(super) struct CallTime {
     /// When it began to wait.
     pub(super) created: i64,
-    /// When the outside system said that it works on it.
+    /// When the outside system reported that it works on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) started: Option<i64>,
     /// When it ended.
@@ -375,7 +375,7 @@ pub(super) struct WebhookOptions {
     pub(super) webhook_secret: Option<String>,
 }
 
-/// It will be told.
+/// The webhook was set.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct WebhookSet {
     pub(super) success: bool,
@@ -396,7 +396,7 @@ pub(super) struct RecoveryStatus {
     pub(super) waiting: u64,
     /// Runs with a call whose time ran out while no server looked.
     pub(super) expired: u64,
-    /// Calls that were `processing` without a word for too long, and wait again.
+    /// Calls that were `processing` without a report for too long, and are waiting again.
     #[serde(rename = "staleProcessing")]
     pub(super) stale_processing: u64,
     /// Runs that a server which is gone had at work.

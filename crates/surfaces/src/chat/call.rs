@@ -30,7 +30,11 @@ pub(super) struct Call {
 
 /// Sends it; what was answered, if that was a yes.
 pub(super) async fn send(call: Call, timeout: Millis, now: Timestamp) -> Result<Answer, SendFailure> {
-    let unusable = || SendFailure::from("the address of the channel is none that can be called");
+    let unusable = || {
+        SendFailure::from(
+            "the address of the channel is invalid or has no host; repair its entry below `channels`",
+        )
+    };
     let url = Url::parse(&call.url).map_err(|_| unusable())?;
     let host = url.host_str().zip(url.port_or_known_default()).ok_or_else(unusable)?;
     let named = format!("{}:{}", host.0.to_ascii_lowercase(), host.1);

@@ -34,7 +34,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(report_call))
 }
 
-/// A worker asks to run a tool of its own; unless it says otherwise somebody is asked first.
+/// Requests a call of the worker's own tool; it needs approval unless the request says otherwise.
 #[utoipa::path(
     post, path = "/{inboxId}/tasks/{taskId}/calls", tag = "inbox",
     params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),

@@ -338,7 +338,7 @@ async fn release_task(
     report(&app, &who, names, &body.claim_id, TaskReport::Release, once).await
 }
 
-/// A worker asks somebody first: the task waits for an answer, then it can be claimed again.
+/// Suspends a task for a question to a person: it waits for the answer, then it can be claimed again.
 #[utoipa::path(
     post, path = "/{inboxId}/tasks/{taskId}/suspend", tag = "inbox",
     params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),

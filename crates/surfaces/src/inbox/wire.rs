@@ -157,7 +157,7 @@ pub(super) struct NewCall {
     pub(super) input: Box<RawValue>,
     /// What the worker calls it.
     pub(super) call_id: Option<String>,
-    /// Why, for whoever is asked.
+    /// Why, for the approvers.
     pub(super) context: Option<String>,
     /// Whether somebody is to be asked first; true unless given. The server's own rules may be stricter.
     pub(super) requires_approval: Option<bool>,
@@ -213,11 +213,11 @@ pub(super) struct Call {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) call_id: Option<String>,
     pub(super) tool: String,
-    /// What to run it with: as asked for, or as somebody changed it.
+    /// The arguments to run it with: as requested, or as an approver changed them.
     #[schema(value_type = serde_json::Value)]
     pub(super) input: Box<RawValue>,
     pub(super) status: CallStatus,
-    /// What is decided, while somebody is asked.
+    /// The hold to decide, while approval is pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hold_id: Option<String>,
     /// Why it must not run.

@@ -15,16 +15,16 @@ use utoipa::{IntoParams, ToSchema};
 pub(super) struct UserMessage {
     /// The conversation; without one there is a new one.
     pub(super) session_id: Option<String>,
-    /// A task that goes on; without one there is a new one.
+    /// The task to continue; without it a new one begins.
     pub(super) task_id: Option<String>,
-    /// What is said.
+    /// The parts of the message.
     #[schema(min_items = 1)]
     pub(super) items: Vec<MultiModalItem>,
     /// What else the agent should know of the user.
     pub(super) user_context: Option<BTreeMap<String, String>>,
 }
 
-/// One piece of what is said.
+/// One part of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MultiModalItem {
@@ -184,7 +184,7 @@ pub(super) enum TaskStatus {
     Canceled,
 }
 
-/// A task with everything that was said, asked and decided: its audit trail.
+/// A task with its audit trail: messages, requests and decisions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct AgentTask {
     pub(super) session_id: String,

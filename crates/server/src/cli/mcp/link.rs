@@ -126,7 +126,7 @@ impl Link {
             }
             Err(Unpassable::Unanswerable) => {
                 eprintln!(
-                    "standfast: a tool call without an id was not passed on: nobody would hear what became of it"
+                    "standfast: a tool call without an id was not passed on: its result could not be returned; send an id"
                 );
             }
         }

@@ -151,7 +151,7 @@ fn text(view: &HoldView) -> String {
         HoldKind::Input | HoldKind::External => asked().unwrap_or_else(|| "An answer is needed.".into()),
         HoldKind::Auth => asked().unwrap_or_else(|| "A login is needed.".into()),
         HoldKind::Recovery => format!(
-            "⚠️ Outcome Unknown\n\nTool: {}\nInput: {}\n\nThe call was started and nobody knows what became of it. \
+            "⚠️ Outcome Unknown\n\nTool: {}\nInput: {}\n\nThe call was started and its outcome is unknown. \
              Please respond with one of: run_again, happened, did_not_happen",
             view.row.tool.as_ref().map_or("", |tool| tool.as_str()),
             tool_input(view).unwrap_or_default()

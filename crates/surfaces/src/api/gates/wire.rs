@@ -44,18 +44,18 @@ pub(crate) struct OpenGate {
     pub(crate) context: Vec<Context>,
     /// What the tool says of itself. It is shown, and loosens nothing.
     pub(crate) hints: Option<Hints>,
-    /// Until when somebody should decide.
+    /// The deadline of the decision.
     pub(crate) deadline: Option<String>,
     /// What happens then.
     #[serde(default)]
     pub(crate) on_deadline: OnDeadline,
-    /// Who else is told once it is decided: whoever waits for it in another program.
+    /// A webhook that is called once it is decided, for a program that waits for it elsewhere.
     pub(crate) callback: Option<GateCallback>,
     /// How long the request waits for a decision, in milliseconds; 55000 at most.
     pub(crate) wait_ms: Option<u64>,
 }
 
-/// Who is told once a gate is decided.
+/// A webhook that is called once a gate is decided.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = GateCallback, example = json!({"url": "https://temporal.example/api/v1/namespaces/default/workflows/order-7/signal/approved", "template": {"input": ["{{body}}"]}}))]
@@ -199,7 +199,7 @@ pub(crate) struct ReportOutcome {
     /// What it returned: any JSON.
     #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) result: Option<Box<RawValue>>,
-    /// Why it failed, or why nobody knows: any JSON.
+    /// Why it failed, or why the outcome is unknown: any JSON.
     #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) error: Option<Box<RawValue>>,
 }
@@ -338,7 +338,7 @@ pub(crate) struct Decision {
     /// In words, where some were given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// The rules that said so, or that asked.
+    /// The rules that decided, or that asked for approval.
     pub(crate) rules: Vec<String>,
     /// The grant that let it through, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]

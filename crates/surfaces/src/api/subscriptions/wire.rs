@@ -109,7 +109,7 @@ pub(super) struct DeadLetters {
 pub(super) struct DeadLetterBody {
     pub(super) id: String,
     pub(super) run: String,
-    /// The first event that was not told.
+    /// The first event that was not delivered.
     pub(super) from_seq: u64,
     /// How often it was tried.
     pub(super) tries: u32,

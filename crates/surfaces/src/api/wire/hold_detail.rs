@@ -117,14 +117,14 @@ pub(in crate::api) struct DemandBody {
     pub(in crate::api) approvers: Option<Vec<String>>,
     /// How many of them must agree.
     pub(in crate::api) quorum: u32,
-    /// How many seconds ago whoever approves may have signed in at the identity provider.
+    /// The maximum age, in seconds, of the approver's sign-in at the identity provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::api) sign_in_max_age: Option<i64>,
     /// Who has agreed.
     pub(in crate::api) agreed: Vec<String>,
 }
 
-/// What a read-only call said before people were asked.
+/// The result of a read-only call that ran before people were asked.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(in crate::api) struct FindingBody {
     pub(in crate::api) tool: String,

@@ -233,7 +233,7 @@ impl Keeper {
         }
         self.memory.hand_out(permit.gate);
         if let Err(error) = self.app.engine.gates().note_taken(&self.who, permit.gate).await {
-            tracing::debug!(gate = %permit.gate, %error, "mcp: could not note who has a result; it is told once more");
+            tracing::debug!(gate = %permit.gate, %error, "mcp: could not note who has a result; it will be sent again");
         }
     }
 
