@@ -70,6 +70,14 @@ fn a_client_trusts_the_authorities_it_is_given() {
     let trusted = types(path, &with_authority).env("STANDFAST_KEY", &key).output().unwrap();
     assert!(trusted.status.success(), "{}", said(&trusted));
 
+    // Without being given one, the system's: those that whoever runs the machine has named in the usual place.
+    let of_the_system = types(path, &asked)
+        .env("STANDFAST_KEY", &key)
+        .env("SSL_CERT_FILE", path.join("ca.pem"))
+        .output()
+        .unwrap();
+    assert!(of_the_system.status.success(), "{}", said(&of_the_system));
+
     let login = ["login", &server.base, "--authority", "ca.pem"];
     let refused = types(path, &login).env("STANDFAST_KEY", "sf_aaaaaaaa_bbbb").output().unwrap();
     assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
@@ -146,6 +154,69 @@ fn a_changed_certificate_is_taken() {
     // Whoever speaks plain HTTP is not answered.
     let plain = server.base.replace("https://", "http://");
     assert!(!Command::new("curl").args(["-sS", "-m", "10", &plain]).output().unwrap().status.success());
+}
+
+/// Browsers send the cookie of a session over https only, and links lead to https: the server ends TLS itself, so it knows without
+/// being told a `public_url`.
+#[test]
+fn a_server_with_tls_of_its_own_says_https_in_cookies_and_links() {
+    let (folder, server, key) = served();
+    let curl = |arguments: &[&str]| {
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--cacert", "ca.pem", "-b", "jar", "-c", "jar"]).args(arguments);
+        said(&curl.current_dir(folder.path()).output().unwrap())
+    };
+    let page = curl(&[&format!("{}/sign-in", server.base)]);
+    let token = page.split("name=\"csrf\" value=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let token = format!("csrf={}", token.unwrap_or_else(|| panic!("{page}")));
+    let (key, sign_in) = (format!("key={key}"), format!("{}/sign-in", server.base));
+    let signed_in = curl(&["-i", "--data-urlencode", &token, "--data-urlencode", &key, &sign_in]);
+    let cookie = signed_in.lines().find(|line| line.contains("standfast_session=")).unwrap_or_default();
+    assert!(cookie.contains("; HttpOnly") && cookie.contains("; Secure"), "{signed_in}");
+    let form = curl(&[&format!("{}/me", server.base)]);
+    let token = form.split("name=\"csrf\" value=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let token = format!("csrf={}", token.unwrap_or_else(|| panic!("{form}")));
+    let signed_out = curl(&["-i", "--data-urlencode", &token, &format!("{}/sign-out", server.base)]);
+    let cookie = signed_out.lines().find(|line| line.contains("standfast_session=;")).unwrap_or_default();
+    assert!(cookie.contains("; Secure"), "{signed_out}");
+    let card = curl(&[&format!("{}/v1/agents/ops/.well-known/agent-card.json", server.base)]);
+    assert!(card.contains(&format!("\"{}/v1/agents/ops\"", server.base)), "{card}");
+}
+
+/// The guide's chapter on TLS: its configuration and its commands, as they stand, but for the port.
+#[test]
+fn the_chapter_on_tls_works_as_it_stands() {
+    let page = standfast_testkit::binary::repository_root().join("docs/identity.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let chapter = page.split("\n## TLS\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let blocks = |language: &str| -> Vec<&str> {
+        let begin = format!("\n```{language}\n");
+        chapter.split(&begin).skip(1).map(|rest| rest.split("\n```").next().unwrap()).collect()
+    };
+    let [config] = blocks("yaml")[..] else { panic!("{chapter}") };
+    let [prepare, use_it] = blocks("sh")[..] else { panic!("{chapter}") };
+    let stored = "session_stores: {main: {backend: sql, sql: {driver: sqlite, database: ./kept.db}}}\n\
+         agents: {ops: {llm: script, session_store: main, task: {}}}\n";
+    let folder = standfast_testkit::folder(&[("script", SCRIPT)], &format!("{stored}{config}\n"));
+    let path = folder.path();
+    let shell = |commands: &str| {
+        let standfast = standfast_testkit::binary::path();
+        let standfast = format!("standfast() {{ '{}' \"$@\"; }}", standfast.display());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("set -e\n{standfast}\n{commands}")]).env("HOME", path).current_dir(path);
+        for other in ["XDG_CONFIG_HOME", "STANDFAST_KEY", "STANDFAST_SERVER", "STANDFAST_AUTHORITY"] {
+            shell.env_remove(other);
+        }
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "{commands}\n{}", said(&output));
+        said(&output)
+    };
+    shell(prepare);
+    let server = start(serve_command(path).stderr(File::create(path.join("log")).unwrap()));
+    let port = server.base.rsplit(':').next().unwrap();
+    assert!(use_it.contains("https://localhost:8443"), "{use_it}");
+    let printed = shell(&use_it.replace("https://localhost:8443", &format!("https://localhost:{port}")));
+    assert!(path.join(".config/standfast/profile.json").exists(), "{printed}");
 }
 
 /// A certificate is for the name by which others reach the server: the doctor on its machine finds the server ready all the same.

@@ -63,11 +63,14 @@ async fn issue(
         app.engine.submit().links().issue(&who, hold, audience).await.map_err(|error| match error {
             LinkError::Engine(error) => about(hold.run)(error),
             LinkError::NoSuchPerson(_) => Problem::invalid(error.to_string()),
+            LinkError::NotForAdmins(_) => {
+                Problem::new(StatusCode::FORBIDDEN, "not-allowed", "No link was issued", error.to_string())
+            }
             LinkError::Off | LinkError::OlderNode | LinkError::Decided | LinkError::NotTheirs { .. } => {
                 Problem::new(StatusCode::CONFLICT, "no-link", "No link was issued", error.to_string())
             }
         })?;
-    let url = format!("{}/link/{}", site(&app.engine.settings(), &headers), issued.token);
+    let url = format!("{}/link/{}", site(&app.engine, &headers), issued.token);
     let body = LinkBody { url, audience: body.audience, expires_at: rfc3339(issued.expires_at) };
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(body)).into_response())
 }

@@ -5,11 +5,10 @@
 
 use axum::http::{HeaderMap, header};
 use standfast_core::time::Millis;
-use standfast_engine::BrowserSession;
-use standfast_engine::settings::Settings;
+use standfast_engine::{BrowserSession, Engine};
 
 use super::guard::COMMAND_LINE;
-use super::public_url::mount;
+use super::public_url::{is_https, mount};
 
 /// The cookie of a signed-in browser.
 const SESSION: &str = "standfast_session";
@@ -56,36 +55,35 @@ pub fn command_line_token(session: &BrowserSession) -> String {
 /// already: GET changes nothing, a browser sends a `Lax` cookie with no POST of another site, and such a POST is refused by
 /// its `Origin` and for want of the token.
 #[must_use]
-pub fn keep_session(settings: &Settings, session: &BrowserSession) -> String {
+pub fn keep_session(engine: &Engine, session: &BrowserSession) -> String {
     let BrowserSession { cookie, lasts } = session;
     format!(
         "{SESSION}={cookie}; HttpOnly; SameSite=Lax; Path=/; Max-Age={}{}",
         lasts.0 / 1000,
-        secure(settings)
+        secure(engine)
     )
 }
 
 /// What tells a browser to forget it.
 #[must_use]
-pub fn forget_session(settings: &Settings) -> String {
-    format!("{SESSION}=; HttpOnly; SameSite=Lax; Path=/; Max-Age=0{}", secure(settings))
+pub fn forget_session(engine: &Engine) -> String {
+    format!("{SESSION}=; HttpOnly; SameSite=Lax; Path=/; Max-Age=0{}", secure(engine))
 }
 
 /// What tells a browser to keep what it comes back from the identity provider with. `Lax`, because it comes from another site.
 #[must_use]
-pub fn keep_sign_in(settings: &Settings, (name, value): (&str, &str), lasts: Millis) -> String {
-    let path = format!("{}/sign-in", mount(settings));
+pub fn keep_sign_in(engine: &Engine, (name, value): (&str, &str), lasts: Millis) -> String {
+    let path = format!("{}/sign-in", mount(&engine.settings()));
     format!(
         "{name}={value}; HttpOnly; SameSite=Lax; Path={path}; Max-Age={}{}",
         lasts.0 / 1000,
-        secure(settings)
+        secure(engine)
     )
 }
 
 /// Browsers send it over https only, where the server knows that it is reached so.
-fn secure(settings: &Settings) -> &'static str {
-    let is_secure = settings.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
-    if is_secure { "; Secure" } else { "" }
+fn secure(engine: &Engine) -> &'static str {
+    if is_https(engine) { "; Secure" } else { "" }
 }
 
 #[cfg(test)]

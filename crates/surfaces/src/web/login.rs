@@ -17,7 +17,7 @@ use standfast_engine::{LoginError, Snapshot};
 
 use super::routes::{PAGES, SETTLE, hold_id, see_other};
 use crate::html::{Failure, PostedForm, Site, Token};
-use crate::http::{App, Args, Segment, cookie_of};
+use crate::http::{App, Args, Segment, cookie_of, is_https};
 
 /// The routes.
 pub(super) fn routes() -> Router<App> {
@@ -83,8 +83,7 @@ async fn begin(
 ) -> Result<Response, Failure> {
     let (page, snapshot) = page(&app, &who, &id).await?;
     let begun = app.engine.logins().begin_login(&who, &snapshot, hold_id(&id)?).await?;
-    let is_secure = app.engine.settings().public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
-    let secure = if is_secure { "; Secure" } else { "" };
+    let secure = if is_https(&app.engine) { "; Secure" } else { "" };
     let (name, value) = &begun.cookie;
     // Lax, because the browser comes back from another site.
     let cookie = format!("{name}={value}; HttpOnly; SameSite=Lax; Path=/login; Max-Age=900{secure}");

@@ -47,7 +47,7 @@ async fn start(
         Ok(begun) => {
             let mut response = see_other(&begun.url);
             let (name, value) = &begun.cookie;
-            set_cookie(&mut response, keep_sign_in(&app.engine.settings(), (name, value), begun.lasts));
+            set_cookie(&mut response, keep_sign_in(&app.engine, (name, value), begun.lasts));
             Ok(response)
         }
         Err(failure) => refused(&app, &token, next, failure),
@@ -71,7 +71,7 @@ async fn callback(
 ) -> Result<Response, Failure> {
     let state = args.state.unwrap_or_default();
     let name = Identity::sign_in_cookie(&state);
-    let forget = keep_sign_in(&app.engine.settings(), (&name, ""), Millis(0));
+    let forget = keep_sign_in(&app.engine, (&name, ""), Millis(0));
     let mut response = match (cookie_of(&headers, &name).filter(|cookie| !cookie.is_empty()), args.code) {
         (Some(cookie), Some(code)) => {
             let code = AuthorizationCode { code, issuer: args.iss };
@@ -105,7 +105,7 @@ async fn finish(
         identity.close_browser_session(before).await?;
     }
     let mut response = see_other(&after(app, &local(Some(done.next))));
-    set_cookie(&mut response, keep_session(&app.engine.settings(), &done.session));
+    set_cookie(&mut response, keep_session(&app.engine, &done.session));
     Ok(response)
 }
 

@@ -124,7 +124,7 @@ async fn sign_in(
     let session =
         app.engine.identity().open_browser_session(&who, shown.as_deref(), user_agent(&headers)).await?;
     let mut response = see_other(&after(&app, &next));
-    set_cookie(&mut response, keep_session(&app.engine.settings(), &session));
+    set_cookie(&mut response, keep_session(&app.engine, &session));
     Ok(response)
 }
 
@@ -138,7 +138,7 @@ async fn sign_out(
     }
     let settings = app.engine.settings();
     let mut response = see_other(&format!("{}/sign-in?signed_out=1", mount(&settings)));
-    set_cookie(&mut response, forget_session(&settings));
+    set_cookie(&mut response, forget_session(&app.engine));
     Ok(response)
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine as _};
+use standfast_testkit::certify;
 
 use crate::a2a::server::{Server, authorization, demo, demo_with, serve_file};
 use crate::a2a::v03::older_config;
@@ -153,6 +154,23 @@ fn the_python_client_as_a_conformance_kit_over_grpc() {
 #[test]
 fn the_python_client_over_grpc() {
     drive(python("a2a-clients"), "official.py", "GRPC");
+}
+
+/// S3-1: gRPC on the port of a server that ends TLS itself, with no proxy between.
+#[test]
+fn the_python_client_over_grpc_with_the_tls_of_the_server() {
+    let config = "
+session_stores: {db: {backend: sql, sql: {driver: sqlite, database: ./kept.db}}}
+agents: {ops: {llm: script, session_store: db, task: {}}}
+server: {tls: {certificate: cert.pem, key: key.pem}, auth: {api_keys: true}}
+";
+    let folder = standfast_testkit::folder(&[("script", "replies:\n- text: done\n")], config);
+    certify(folder.path(), 1);
+    let key = authorization(folder.path());
+    let none = |_: &str| panic!("secure.py needs no other server");
+    let mut client = python("a2a-clients");
+    client.env("KEY", key.strip_prefix("Bearer ").unwrap()).env("AUTHORITY", folder.path().join("ca.pem"));
+    drive_against(serve_file(folder.path(), &[]), none, client, "secure.py", "GRPC");
 }
 
 #[test]
