@@ -2,8 +2,9 @@
 //! the real program.
 //!
 //! What a page shows below a command is what the command must print. `…` stands for anything in a line, or for any lines
-//! where it stands alone; blanks may be more or fewer. Three things are put in the place of others: the address, so that
-//! no port must be free; ids, where a page has `run_…` or `hold_…`; and building the program, which cargo has done.
+//! where it stands alone; blanks may be more or fewer. Four things are put in the place of others: the address, so that
+//! no port must be free; that of a model on this machine; ids, where a page has `run_…` or `hold_…`; and building the program,
+//! which cargo has done.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,10 +15,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use standfast_testkit::process::listens_on;
+use standfast_testkit::provider::{Answer, Fake};
 use tempfile::TempDir;
 
 /// How a page calls the server.
 const ADDRESS: &str = "127.0.0.1:8080";
+
+/// Where a page has a model that somebody runs on this machine.
+const MODEL: &str = "127.0.0.1:11434";
 
 /// What a page runs the server by.
 const SERVERS: &[&str] = &["standfast serve"];
@@ -29,13 +34,13 @@ const SETUP: &[&str] = &["cargo build --release", "export PATH="];
 const THE_SERVER: &str = "$(pgrep -x standfast)";
 
 /// One command of a page, and what is shown below it.
-struct Step {
-    command: String,
-    shown: Vec<String>,
+pub(crate) struct Step {
+    pub(crate) command: String,
+    pub(crate) shown: Vec<String>,
 }
 
 /// The commands in the `console` blocks of a page.
-fn steps(page: &str) -> Vec<Step> {
+pub(crate) fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let (mut inside, mut goes_on) = (false, false);
     for line in page.lines() {
@@ -56,7 +61,7 @@ fn steps(page: &str) -> Vec<Step> {
 }
 
 /// Whether what came is what is shown.
-fn is_as_shown(shown: &[String], came: &[String]) -> bool {
+pub(crate) fn is_as_shown(shown: &[String], came: &[String]) -> bool {
     match shown.split_first() {
         None => came.is_empty(),
         Some((line, rest)) if line == "…" => (0..=came.len()).any(|skip| is_as_shown(rest, &came[skip..])),
@@ -95,6 +100,7 @@ struct Person {
     folder: TempDir,
     server: Option<Child>,
     address: String,
+    model: String,
     run: Option<String>,
     hold: Option<String>,
 }
@@ -121,7 +127,14 @@ impl Person {
                 std::fs::copy(&path, examples.join(path.file_name().unwrap())).unwrap();
             }
         }
-        Person { folder, server: None, address: ADDRESS.to_owned(), run: None, hold: None }
+        Person {
+            folder,
+            server: None,
+            address: ADDRESS.to_owned(),
+            model: MODEL.to_owned(),
+            run: None,
+            hold: None,
+        }
     }
 
     fn terminal(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
@@ -132,7 +145,7 @@ impl Person {
         let folders = std::iter::once(bin.to_path_buf()).chain(std::env::split_paths(&path));
         command.env("PATH", std::env::join_paths(folders).unwrap());
         command.env("HOME", self.folder.path().join("home")).current_dir(self.folder.path());
-        for other in ["XDG_DATA_HOME", "STANDFAST_KEY"] {
+        for other in ["XDG_DATA_HOME", "STANDFAST_KEY", "OPENAI_API_KEY"] {
             command.env_remove(other);
         }
         command.env("STANDFAST_SERVER", format!("http://{}", self.address)).env("RUST_LOG", "warn");
@@ -226,9 +239,9 @@ impl Person {
         (output.status.success(), String::from_utf8(output.stdout).unwrap())
     }
 
-    /// What a page means here: with the address of this server.
+    /// What a page means here: with the addresses of this server and of the model.
     fn meant(&self, lines: &[String]) -> Vec<String> {
-        lines.iter().map(|line| line.replace(ADDRESS, &self.address)).collect()
+        lines.iter().map(|line| line.replace(ADDRESS, &self.address).replace(MODEL, &self.model)).collect()
     }
 }
 
@@ -240,16 +253,44 @@ fn page(path: &str) -> String {
     std::fs::read_to_string(repository().join(path)).unwrap()
 }
 
+/// A reply of a model that speaks OpenAI's protocol, in one piece.
+fn reply(delta: &serde_json::Value, why_it_ends: &str) -> Answer {
+    let choice = |delta: &serde_json::Value, end: serde_json::Value| {
+        let chunk = serde_json::json!({"choices": [{"index": 0, "delta": delta, "finish_reason": end}]});
+        format!("data: {chunk}\n\n")
+    };
+    let end = choice(&serde_json::json!({}), why_it_ends.into());
+    Answer::stream(format!("{}{end}data: [DONE]\n\n", choice(delta, serde_json::Value::Null)))
+}
+
+/// A reply that calls a tool.
+fn call(tool: &str, arguments: &str) -> Answer {
+    let function = serde_json::json!({"name": tool, "arguments": arguments});
+    let call = serde_json::json!({"index": 0, "id": "call_1", "type": "function", "function": function});
+    reply(&serde_json::json!({"tool_calls": [call]}), "tool_calls")
+}
+
 /// S0-79: a run that waits survives `kill -9`, is decided after a restart and goes on. The guide's first page of commands
-/// shows it, and every command on it does what it says.
+/// shows it, and every command on it does what it says; also with a model of one's own, which is tried, asks and is asked again.
 #[test]
 fn the_five_minute_start_works_as_it_stands() {
     let steps = steps(&page("docs/quick-start.md"));
     assert!(steps.len() >= 15, "only {} commands were found", steps.len());
+    let says = || reply(&serde_json::json!({"content": "Some examples."}), "stop");
+    let model = Fake::answering(vec![
+        call("ping", r#"{"word": "ready"}"#),
+        says(),
+        call("execute_command", r#"{"command": "ls"}"#),
+        says(),
+    ]);
     let mut person = Person::new();
+    person.model = model.url.strip_prefix("http://").unwrap().to_owned();
     for step in &steps {
         person.does(step);
     }
+    let asked = model.requests();
+    assert_eq!(asked.len(), 4, "tried twice, and asked twice by the agent: {asked:?}");
+    assert!(asked[3].body.contains("call_1"), "it is told what the command printed: {}", asked[3].body);
 }
 
 /// The same for the first thing that anybody reads.

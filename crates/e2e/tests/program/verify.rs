@@ -13,6 +13,8 @@ use standfast_store::conformance::cluster::shared;
 use standfast_testkit::until;
 use tempfile::TempDir;
 
+use crate::quick_start::{is_as_shown, steps};
+
 /// Pending holds, for whom and how long, in one file: rules with a quorum and groups, other people than the owner, a timeout.
 const FILE: &str = r#"
 llms:
@@ -192,6 +194,22 @@ fn the_table_is_for_people() {
     assert!(text.ends_with("\n1 passed, 0 failed, 1 not applicable\n"), "{text}");
     assert_eq!(said, "verify: agent shell: denied (1 of 2)\n");
     place.assert_untouched(&[]);
+}
+
+/// The guide shows what is printed, all of it.
+#[test]
+fn the_page_shows_what_is_printed() {
+    let root = standfast_testkit::binary::repository_root();
+    let page = std::fs::read_to_string(root.join("docs/verify.md")).unwrap();
+    let [step] = &steps(&page)[..1] else { panic!("{page}") };
+    let words: Vec<&str> = step.command.split_whitespace().collect();
+    assert_eq!(words[..2], ["standfast", "verify"], "{}", step.command);
+    let temporary = tempfile::tempdir().unwrap();
+    let mut command = standfast_testkit::standfast();
+    let output =
+        command.args(&words[1..]).current_dir(root).env("TMPDIR", temporary.path()).output().unwrap();
+    let came: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    assert!(is_as_shown(&step.shown, &came), "{came:#?}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// An agent that holds nothing, and one whose runs a restart loses, say so; neither is a failure.
