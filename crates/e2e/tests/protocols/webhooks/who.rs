@@ -21,13 +21,19 @@ pub(crate) struct Site {
 }
 
 pub(crate) fn site() -> Site {
+    site_with("2s")
+}
+
+/// The same, with receivers that may take this long to answer.
+pub(crate) fn site_with(timeout: &str) -> Site {
     let url = cluster::shared().database();
     let folder = folder_on(&format!("driver: postgres, url: \"{url}\""), &patience());
     let config = folder.path().join("standfast.yaml");
     let file = std::fs::read_to_string(&config).unwrap();
     let file = file
         .replace("  public_url:", "  auth: {api_keys: true}\n  public_url:")
-        .replace("session_store: db,", "session_store: db, approvers: ['user:bob'],");
+        .replace("session_store: db,", "session_store: db, approvers: ['user:bob'],")
+        .replace("timeout: 2s", &format!("timeout: {timeout}"));
     std::fs::write(&config, file).unwrap();
     let key = |arguments: &[&str]| {
         let mut command = standfast_testkit::standfast();
