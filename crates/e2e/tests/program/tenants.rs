@@ -1,23 +1,24 @@
 //! Two tenants on one server: what is one's does not exist for the other, on every route of every surface (T15, T16).
 //!
-//! The routes are those of the server's own OpenAPI document, so that a new one is looked at too; those of A2A, with gRPC,
-//! the pages, their forms, MCP and the hooks are listed here. Teal's tell a foreign id apart within a tenant (C12), and not between two. `auditor.rs` asks
-//! the same of somebody who may look and nothing else.
+//! The routes are those of the server's own OpenAPI document, so that a new one is looked at too; those of A2A in its versions, with
+//! gRPC, the pages, their forms, MCP and the hooks are listed in `asked.rs`. Teal's tell a foreign id apart within a tenant (C12), and not
+//! between two. `auditor.rs` asks the same of somebody who may look and nothing else, `scopes.rs` of owners with a key for something else.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+mod asked;
 mod auditor;
 mod scopes;
 
 use std::time::Duration;
 
-use a2a_pb::proto::a2a_service_client::A2aServiceClient;
-use a2a_pb::proto::{self, part};
 use serde_json::{Value, json};
 use standfast_testkit::json::owned_text as text;
 use standfast_testkit::{Process, until_found};
 use tempfile::TempDir;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Status};
+
+use asked::{HOOK, LISTS, MCP, over_grpc, requests, version_of};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
 
@@ -62,7 +63,11 @@ impl Site {
     async fn ask(&self, key: &str, method: &str, path: &str, body: Option<&Value>) -> Answered {
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
         let request = self.client.request(method, format!("{}{path}", self.server.base)).bearer_auth(key);
-        let request = request.timeout(Duration::from_secs(30)).header("a2a-version", "1.0");
+        let request = request.timeout(Duration::from_secs(30));
+        let request = match version_of(path, body) {
+            Some(version) => request.header("a2a-version", version),
+            None => request,
+        };
         let request = request.header("cookie", format!("standfast_csrf={TOKEN}"));
         let request = match path {
             MCP => request.header("accept", "application/json, text/event-stream"),
@@ -111,6 +116,8 @@ struct Things {
     asking: String,
     gate: String,
     grant: String,
+    /// A session of a browser.
+    sign_in: String,
 }
 
 impl Things {
@@ -139,7 +146,14 @@ impl Things {
             asking: text(&asked["task_id"]),
             gate: ["gate", "id"].iter().find_map(|name| gate[name].as_str()).unwrap().to_owned(),
             grant: Things::granted(site, key).await,
+            sign_in: Things::signed_in(site, key).await,
         }
+    }
+
+    /// A browser in which somebody signed in with their key.
+    async fn signed_in(site: &Site, key: &str) -> String {
+        site.ask(key, "POST", "/sign-in", Some(&json!(format!("key={key}&next=")))).await;
+        text(&site.json(key, "GET", "/api/v1/sign-ins", None).await["sign_ins"][0]["id"])
     }
 
     /// A standing approval for calls of a conversation of its own.
@@ -168,13 +182,15 @@ impl Things {
             asking: other(&self.asking),
             gate: other(&self.gate),
             grant: other(&self.grant),
+            sign_in: other(&self.sign_in),
         }
     }
 
-    fn names(&self) -> [&str; 9] {
-        let Things { run, hold, session, subscription, task, request, asking, gate, grant, .. } = self;
+    fn names(&self) -> [&str; 10] {
+        let Things { run, hold, session, subscription, task, request, asking, gate, grant, sign_in, .. } =
+            self;
         // The longer first: the id of a request has that of its task in it.
-        [request, asking, hold, run, session, subscription, task, gate, grant]
+        [request, asking, hold, run, session, subscription, task, gate, grant, sign_in]
     }
 
     /// A path with its parts filled in; none when it names no single thing.
@@ -189,6 +205,7 @@ impl Things {
                 "{subscription}" => &self.subscription,
                 "{gate}" => &self.gate,
                 "{grant}" => &self.grant,
+                "{sign_in}" => &self.sign_in,
                 "{taskId}" => &self.task,
                 "{task_id}" => &self.asking,
                 "{request_id}" => &self.request,
@@ -197,7 +214,13 @@ impl Things {
                 "{letter}" | "{call}" | "{callId}" => return "1".to_owned(),
                 "{inboxId}" => return self.inbox.clone(),
                 "{agent}" => return "ops".to_owned(),
-                other => return other.to_owned(),
+                other => {
+                    assert!(
+                        !other.starts_with('{'),
+                        "{template}: nobody has a {other} here; add one to `Things`"
+                    );
+                    return other.to_owned();
+                }
             };
             names_something = true;
             value.replace(' ', "%20")
@@ -211,181 +234,6 @@ impl Things {
         let blank = |text: String| self.names().iter().fold(text, |text, name| text.replace(name, "ID"));
         (status, blank(body), headers.into_iter().map(|(name, value)| (name, blank(value))).collect())
     }
-}
-
-/// A body that a route takes.
-fn body_of(method: &str, path: &str) -> Option<Value> {
-    let last = path.rsplit('/').next().unwrap();
-    Some(match (method, last) {
-        ("POST", "resolve") => json!({"resolution": "approve"}),
-        ("POST", "link") => json!({"for": "alice"}),
-        ("POST", "messages") => json!({"input": "hello"}),
-        ("POST", "outcome") => json!({"attempt": 1, "status": "succeeded", "result": {}}),
-        ("POST", "withdraw") => json!({"reason": "cancelled"}),
-        ("POST", "assign") => json!({"to": "eve"}),
-        ("POST", "delegate") => json!({"to": "eve", "until": "2036-01-01T00:00:00Z"}),
-        ("POST", "edit") => json!({"arguments": {"command": "echo other"}}),
-        ("PATCH", _) => json!({"metadata": {"a": 1}}),
-        ("POST", _) if path.contains("/resume/") => json!({"action": "approve"}),
-        ("POST", "resume") => json!({"payload": true}),
-        ("POST", "release" | "heartbeat") => json!({"claimId": "claim_1"}),
-        ("POST", "suspend") => json!({"claimId": "claim_1", "reason": "why"}),
-        ("POST", "complete") => json!({"claimId": "claim_1", "result": {}}),
-        ("POST", "fail") => json!({"claimId": "claim_1", "error": {"message": "no"}}),
-        ("POST", _) => json!({}),
-        (_, _) => return None,
-    })
-}
-
-/// Every request about a single thing: those of the OpenAPI document, of A2A in its bindings and versions, of the pages, and
-/// reports of jobs, whose ids stand in their bodies.
-fn requests(document: &Value, things: &Things) -> Vec<(String, String, Option<Value>)> {
-    let mut all = Vec::new();
-    for (template, methods) in document["paths"].as_object().unwrap() {
-        let Some(path) = things.path(template) else { continue };
-        for method in methods.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
-            all.push((method.clone(), path.clone(), body_of(&method, &path)));
-        }
-    }
-    let (run, hold) = (&things.run, &things.hold);
-    for report in ["result", "error", "progress"] {
-        let body =
-            json!({"pendingID": hold, "result": {"title": "t", "output": "o"}, "error": "e", "message": "m"});
-        all.push(("POST".into(), format!("/async-tool/{report}"), Some(body)));
-    }
-    for base in ["/v1/agents/ops", ""] {
-        all.push(("GET".into(), format!("{base}/tasks/{run}"), None));
-        all.push(("POST".into(), format!("{base}/tasks/{run}:cancel"), Some(json!({}))));
-        all.push(("POST".into(), format!("{base}/tasks/{run}:subscribe"), Some(json!({}))));
-        all.push(("GET".into(), format!("{base}/tasks/{run}/pushNotificationConfigs"), None));
-        all.push(("GET".into(), format!("{base}/tasks/{run}/pushNotificationConfigs/one"), None));
-        all.push(("DELETE".into(), format!("{base}/tasks/{run}/pushNotificationConfigs/one"), None));
-        let config = json!({"taskId": run, "url": "http://127.0.0.1:9/hook"});
-        all.push(("POST".into(), format!("{base}/tasks/{run}/pushNotificationConfigs"), Some(config)));
-        for stream in ["send", "stream"] {
-            let parts = json!([{"text": "approve"}]);
-            let message = json!({"messageId": "m-1", "role": "ROLE_USER", "taskId": run, "parts": parts});
-            all.push(("POST".into(), format!("{base}/message:{stream}"), Some(json!({"message": message}))));
-        }
-    }
-    for method in
-        ["GetTask", "CancelTask", "SubscribeToTask", "tasks/get", "tasks/cancel", "tasks/resubscribe"]
-    {
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": run}});
-        all.push(("POST".into(), "/v1/agents/ops".into(), Some(body)));
-    }
-    all.extend(pages(things));
-    for arguments in [json!({"gate": things.gate}), json!({"gate": things.gate, "status": "succeeded"})] {
-        let params = json!({"name": "standfast_result", "arguments": arguments});
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-        all.push(("POST".into(), MCP.into(), Some(body)));
-    }
-    let mut event = json!({"hook_event_name": "PostToolUse", "tool_name": "pay", "tool_input": {"amount": 1},
-        "tool_response": "paid", "session_id": "case", "tool_use_id": "call_1"});
-    all.push(("POST".into(), HOOK.into(), Some(event.clone())));
-    event["tool_use_id"] = json!(things.gate);
-    all.push(("POST".into(), HOOK.into(), Some(event)));
-    all
-}
-
-/// Where agents ask by MCP: the answer is in the body.
-const MCP: &str = "/mcp";
-
-/// Where a coding agent says what became of a call. One that was not asked about is no mistake.
-const HOOK: &str = "/hooks/claude-code";
-
-/// Every page about a single thing, and every form that is sent from one.
-fn pages(things: &Things) -> Vec<(String, String, Option<Value>)> {
-    let Things { run, hold, inbox, task, grant, .. } = things;
-    let session = things.session.replace(' ', "%20");
-    let looks = [
-        format!("/runs/{run}"),
-        format!("/runs/{run}/timeline.svg"),
-        format!("/runs/{run}/events.json"),
-        format!("/runs/{run}/calls/1/receipt"),
-        format!("/approve/{hold}"),
-        format!("/approve/{hold}/raw"),
-        format!("/approve/{hold}/media"),
-        format!("/approve/{hold}/receipt"),
-        format!("/approve/{hold}/grant"),
-        format!("/review?hold={hold}"),
-        format!("/sessions/{session}?agent=ops"),
-        format!("/login/{hold}"),
-    ];
-    let forms = [
-        (format!("/approve/{hold}"), "decision=approve"),
-        (format!("/approve/{hold}"), "decision=deny"),
-        (format!("/approve/{hold}/people"), "action=assign&to=eve"),
-        (format!("/approve/{hold}/people"), "action=take"),
-        (format!("/approve/{hold}/grant"), "decision=approve&uses=1&hours=1"),
-        (format!("/runs/{run}/cancel"), ""),
-        (format!("/review/{hold}"), "decision=approve"),
-        (format!("/sessions/{session}?agent=ops"), "message=hello"),
-        (format!("/sessions/{session}/holds/{hold}?agent=ops"), "decision=approve"),
-        (format!("/inboxes/{inbox}/tasks/{task}/cancel"), ""),
-        (format!("/inboxes/{inbox}/holds/{hold}"), "decision=approve"),
-        (format!("/jobs/{hold}/cancel"), ""),
-        (format!("/grants/{grant}/revoke"), ""),
-        (format!("/login/{hold}"), ""),
-    ];
-    let look = |path| ("GET".to_owned(), path, None);
-    let form = |(path, text): (String, &str)| ("POST".to_owned(), path, Some(json!(text)));
-    looks.map(look).into_iter().chain(forms.map(form)).collect()
-}
-
-/// Every operation about a task over gRPC, and how it ends.
-async fn over_grpc(site: &Site, key: &str, task: &str) -> Vec<(&'static str, Result<(), Status>)> {
-    fn with<T>(key: &str, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
-        request.metadata_mut().insert("a2a-version", "1.0".parse().unwrap());
-        request
-    }
-    let mut client = A2aServiceClient::connect(site.server.base.clone()).await.unwrap();
-    let (tenant, id) = (|| "ops".to_owned(), || task.to_owned());
-    let get = proto::GetTaskRequest { tenant: tenant(), id: id(), history_length: None };
-    let cancel = proto::CancelTaskRequest { tenant: tenant(), id: id(), ..Default::default() };
-    let subscribe = proto::SubscribeToTaskRequest { tenant: tenant(), id: id() };
-    let approve = || proto::SendMessageRequest {
-        tenant: tenant(),
-        message: Some(proto::Message {
-            message_id: "m-1".into(),
-            task_id: id(),
-            role: proto::Role::User.into(),
-            parts: vec![proto::Part {
-                content: Some(part::Content::Text("approve".into())),
-                ..Default::default()
-            }],
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    let config = proto::TaskPushNotificationConfig {
-        tenant: tenant(),
-        task_id: id(),
-        url: "http://127.0.0.1:9/hook".into(),
-        ..Default::default()
-    };
-    let one =
-        proto::GetTaskPushNotificationConfigRequest { tenant: tenant(), task_id: id(), id: "one".into() };
-    let every = proto::ListTaskPushNotificationConfigsRequest {
-        tenant: tenant(),
-        task_id: id(),
-        ..Default::default()
-    };
-    let delete =
-        proto::DeleteTaskPushNotificationConfigRequest { tenant: tenant(), task_id: id(), id: "one".into() };
-    vec![
-        ("GetTask", client.get_task(with(key, get)).await.map(drop)),
-        ("SubscribeToTask", client.subscribe_to_task(with(key, subscribe)).await.map(drop)),
-        ("SendMessage", client.send_message(with(key, approve())).await.map(drop)),
-        ("SendStreamingMessage", client.send_streaming_message(with(key, approve())).await.map(drop)),
-        ("CreatePush", client.create_task_push_notification_config(with(key, config)).await.map(drop)),
-        ("GetPush", client.get_task_push_notification_config(with(key, one)).await.map(drop)),
-        ("ListPush", client.list_task_push_notification_configs(with(key, every)).await.map(drop)),
-        ("DeletePush", client.delete_task_push_notification_config(with(key, delete)).await.map(drop)),
-        ("CancelTask", client.cancel_task(with(key, cancel)).await.map(drop)),
-    ]
 }
 
 /// T15, T16: over gRPC a task of another tenant is as unknown as one that never was, by code, text and details.
@@ -447,7 +295,7 @@ async fn t15_t16_what_is_of_another_tenant_does_not_exist() {
                 told_apart.push(format!("{method} {path}: {answered:?} and {nothing:?}"));
             }
         }
-        let is_followed = path.contains("/gates/") && path.ends_with("/events");
+        let is_followed = auditor::follows(path, None);
         let is_found = !path.contains("pushNotificationConfigs/") && !path.contains("/login/");
         if method == "GET" && is_found && !is_followed {
             let own = site.ask(&ann, method, path, None).await;
@@ -471,7 +319,9 @@ async fn t15_t16_what_is_of_another_tenant_does_not_exist() {
             assert!(!listed.contains("standfast_runs{phase=\"held_for_person\"} 1"), "{path}: {listed}");
         }
     }
-    for path in ["/v1/agents/ops/tasks", "/", "/runs"] {
+    for path in LISTS {
+        let (status, own, _) = site.ask(&ann, "GET", path, None).await;
+        assert_eq!(status, 200, "{path}: {own}");
         for key in &strangers {
             let (_, listed, _) = site.ask(key, "GET", path, None).await;
             assert!(things.names().iter().all(|name| !listed.contains(name)), "{path}: {listed}");
@@ -488,10 +338,37 @@ async fn t15_t16_what_is_of_another_tenant_does_not_exist() {
         let shown = site.json(&ann, "GET", &format!("/api/v1/{path}/{id}"), None).await;
         assert_eq!(shown["state"], state, "{shown}");
     }
+    let still = site.json(&ann, "GET", "/api/v1/sign-ins", None).await;
+    assert_eq!(text(&still["sign_ins"][0]["id"]), things.sign_in, "{still}");
     // A key belongs to its tenant: `keys` of another does not see it.
     let listed = |tenant: &str| site.keys(&["list", "--json", "--tenant", tenant]);
     let prefix = ann.split('_').nth(1).unwrap();
     assert!(listed("default").contains(prefix) && !listed("acme").contains(prefix));
+}
+
+/// T16: a page of another tenant that follows its lists hears of its own tenant's changes and of no others.
+#[tokio::test]
+async fn pages_hear_nothing_of_another_tenant() {
+    let site = Site::new();
+    let ann = site.keys(&["create", "--user", "ann", "--scope", "admin"]);
+    let other = site.keys(&["create", "--user", "ann", "--tenant", "acme", "--scope", "admin"]);
+    let url = format!("{}/events?lists=true", site.server.base);
+    let mut stream = site.client.get(url).bearer_auth(&other).send().await.unwrap();
+    let hears = async |stream: &mut reqwest::Response, known: &str, changes: usize| {
+        let mut heard = known.to_owned();
+        while heard.matches("event: changed").count() + heard.matches("event:changed").count() < changes {
+            let chunk = stream.chunk().await.unwrap().expect("the stream goes on");
+            heard.push_str(&String::from_utf8_lossy(&chunk));
+        }
+        heard
+    };
+    let first = hears(&mut stream, "", 1).await;
+    let (theirs, _) = site.held(&ann, "night shift").await;
+    let (own, _) = site.held(&other, "s").await;
+    let heard = hears(&mut stream, &first, 2).await;
+    assert!(!heard.contains(&theirs), "{heard}");
+    let listed = site.json(&other, "GET", "/api/v1/runs", None).await.to_string();
+    assert!(listed.contains(&own) && !listed.contains(&theirs), "{listed}");
 }
 
 /// T16: a tenant is there with its first key, works like the first one, and both go on side by side after `kill -9`. What a

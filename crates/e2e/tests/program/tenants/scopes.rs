@@ -5,8 +5,9 @@
 use serde_json::json;
 use standfast_testkit::json::owned_text as text;
 
+use super::asked::{HOOK, MCP, over_grpc, requests};
 use super::auditor::follows;
-use super::{HOOK, MCP, Site, Things, over_grpc, requests};
+use super::{Site, Things};
 
 /// What a key for this may do all the same.
 fn is_its_own(scope: &str, path: &str) -> bool {
