@@ -102,6 +102,65 @@ agents:
     assert!(!folder.path().join(".env").exists());
 }
 
+/// T23, T26: a listed command whose words, or the files that it reads, would run a program or reach outside waits for a person; nothing
+/// ran and nothing changed.
+#[test]
+fn t23_listed_commands_that_run_programs_wait_for_a_person() {
+    let asked = [
+        ("sed", vec!["sed -l p '1e touch ran' f"]),
+        ("npm", vec!["npm version patch"]),
+        ("prove", vec!["prove x.t"]),
+        ("touch", vec!["touch -d 2001-01-01 ../outside"]),
+        ("git", vec!["cp -r made .git", "git status"]),
+    ];
+    let script = |commands: &[&str]| {
+        let call = |command: &&str| json!({"calls": [{"tool": "execute_command", "arguments": {"command": command}}]});
+        let replies: Vec<Value> = commands.iter().map(call).chain([json!({"text": "done"})]).collect();
+        json!({ "replies": replies }).to_string()
+    };
+    let scripts: Vec<(&str, String)> = asked.iter().map(|(name, all)| (*name, script(all))).collect();
+    let scripts: Vec<(&str, &str)> = scripts.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let mut rest = "tools:
+  execute_command: {requires_approval: false, allowed_commands: [sed, npm, prove, touch, cp, git]}
+agents:
+"
+    .to_owned();
+    for (name, _) in &asked {
+        rest.push_str(&format!("  {name}: {{llm: {name}, tools: [execute_command], task: {{}}}}\n"));
+    }
+    let folder = folder(&scripts, &rest);
+    let work = folder.path().join("workspace");
+    std::fs::create_dir_all(work.join("made")).unwrap();
+    let package =
+        json!({"name": "p", "version": "1.0.0", "scripts": {"preversion": "touch ran"}}).to_string();
+    for (path, text) in [
+        ("f", "x\n"),
+        ("package.json", package.as_str()),
+        ("x.t", "system('touch ran'); print \"1..1\\nok 1\\n\";\n"),
+        ("made/config", "[core]\n\tfsmonitor = touch ran\n"),
+        ("made/HEAD", "ref: refs/heads/main\n"),
+        ("../outside", "x"),
+    ] {
+        std::fs::write(work.join(path), text).unwrap();
+    }
+    for inner in ["objects", "refs"] {
+        std::fs::create_dir(work.join("made").join(inner)).unwrap();
+    }
+    let touched = || std::fs::metadata(folder.path().join("outside")).unwrap().modified().unwrap();
+    let before = touched();
+    let server = serve(folder.path());
+    for (name, commands) in &asked {
+        let run = server.send(name);
+        assert_eq!(run["status"], "held", "{name}: {run}");
+        let hold = server.try_ask(&["holds", "show", &hold_of(&run, "approval")]).unwrap().to_string();
+        let last = commands.last().unwrap();
+        assert!(hold.contains(last), "{last} waits, and nothing before it: {hold}");
+        assert!(!work.join("ran").exists(), "{last} ran something");
+    }
+    assert_eq!(touched(), before, "what is outside changed");
+    assert!(work.join(".git/config").exists(), "the repository was made");
+}
+
 /// T11: a request goes to a host that is named, after approval; to one that is not it is refused, and nobody is asked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_goes_to_a_named_host_only() {

@@ -415,37 +415,39 @@ async fn t24_usual_tools_work_inside() {
 }
 
 /// T23: a repository that somebody made starts nothing from its settings, and neither do a user's settings in the working
-/// directory, hooks and pagers.
+/// directory, hooks and pagers; whichever way it came to be there.
 #[tokio::test]
 async fn t23_git_starts_no_program_that_files_name() {
-    let place = Place::new();
-    let Some(tool) = place.tool() else { return };
-    let marker = place.at("work/ran");
-    std::fs::write(place.at("work/x"), "#!/bin/sh\ntouch ran\n").unwrap();
-    std::fs::set_permissions(place.at("work/x"), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let x = place.at("work/x");
-    let setup = format!(
-        "git init -q made && cp x made/.git/hooks/post-index-change && cp x made/.git/hooks/pre-commit && \
-         git -C made config core.fsmonitor {0} && git -C made config core.pager {0} && mv made/.git .git && \
-         printf '[core]\nfsmonitor = {0}\n[alias]\nst = !{0}\n' > .gitconfig && rm -f ran",
-        x.display()
-    );
-    let said = shell(&tool, &setup).await;
-    assert_eq!(said["exit_code"], 0, "{said}");
-    for command in [
-        "git status",
-        "git log",
-        "git add mine.txt",
-        "git -c user.name=a -c user.email=a@b commit -m x",
-        "git st",
-    ] {
-        shell(&tool, command).await;
-        assert!(!marker.exists(), "{command} started it");
+    for arrival in ["mv made/.git .git", "cp -r made/.git .git", "tar cf - -C made .git | tar xf -"] {
+        let place = Place::new();
+        let Some(tool) = place.tool() else { return };
+        let marker = place.at("work/ran");
+        std::fs::write(place.at("work/x"), "#!/bin/sh\ntouch ran\n").unwrap();
+        std::fs::set_permissions(place.at("work/x"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let x = place.at("work/x");
+        let setup = format!(
+            "git init -q made && cp x made/.git/hooks/post-index-change && cp x made/.git/hooks/pre-commit && \
+             git -C made config core.fsmonitor {0} && git -C made config core.pager {0} && {arrival} && \
+             printf '[core]\nfsmonitor = {0}\n[alias]\nst = !{0}\n' > .gitconfig && rm -f ran",
+            x.display()
+        );
+        let said = shell(&tool, &setup).await;
+        assert_eq!(said["exit_code"], 0, "{arrival}: {said}");
+        for command in [
+            "git status",
+            "git log",
+            "git add mine.txt",
+            "git -c user.name=a -c user.email=a@b commit -m x",
+            "git st",
+        ] {
+            shell(&tool, command).await;
+            assert!(!marker.exists(), "{arrival}: {command} started it");
+        }
+        // A repository that is a plain directory in the workspace is none unless somebody names it.
+        let bare = "git init -q --bare bare && git -C bare config core.fsmonitor ../x; cd bare && git status";
+        shell(&tool, bare).await;
+        assert!(!marker.exists(), "{arrival}: a bare one started it");
     }
-    // A repository that is a plain directory in the workspace is none unless somebody names it.
-    shell(&tool, "git init -q --bare bare && git -C bare config core.fsmonitor ../x; cd bare && git status")
-        .await;
-    assert!(!marker.exists(), "a bare one started it");
 }
 
 fn with_or_without(options: CommandOptions) -> CommandTool {
