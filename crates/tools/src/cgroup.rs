@@ -227,4 +227,67 @@ mod tests {
         assert_eq!(place("0::/elsewhere", mounts), None);
         assert_eq!(place("9:name=systemd:/", mounts), None);
     }
+
+    const BOUNDS: Bounds = Bounds { memory: Some(64 << 20), tasks: 20 };
+
+    /// A folder that looks like a hierarchy of version 2 with two groups, one below the other; this process is in the lower one.
+    fn version_2(controllers: &str) -> (tempfile::TempDir, CgroupMount) {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("box/here");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("cgroup.controllers"), controllers).unwrap();
+        let mount = folder.path().join("box");
+        (folder, CgroupMount { directory, mount, controllers: None })
+    }
+
+    fn written(group: &Path, file: &str) -> String {
+        std::fs::read_to_string(group.join(file)).unwrap_or_default()
+    }
+
+    /// The group that was made in this directory.
+    fn made_in(parent: &Path) -> Option<PathBuf> {
+        let group = parent.join(format!("{PREFIX}{}", getpid().as_raw_nonzero()));
+        group.exists().then_some(group)
+    }
+
+    /// What is written in version 2: which controllers are passed on, the bounds, and who enters; leaving goes back.
+    #[test]
+    fn version_2_is_told_its_bounds() {
+        let (_folder, place) = version_2("cpu io memory pids\n");
+        let mut groups = ControlGroups::default();
+        groups.join_at(&place, &BOUNDS);
+        assert!(groups.has_memory && groups.has_tasks);
+        assert_eq!(written(&place.directory, "cgroup.subtree_control"), "+memory +pids");
+        let group = made_in(&place.directory).unwrap();
+        for (file, said) in
+            [("memory.max", "67108864"), ("memory.swap.max", "0"), ("pids.max", "20"), ("cgroup.procs", "0")]
+        {
+            assert_eq!(written(&group, file), said, "{file}");
+        }
+        assert_eq!(written(&place.directory, "cgroup.procs"), "");
+        groups.leave();
+        assert_eq!(written(&place.directory, "cgroup.procs"), "0");
+    }
+
+    /// A group of version 2 that has processes passes nothing on: the new one is beside it. Without the controllers there is none.
+    #[test]
+    fn version_2_is_asked_for_what_it_has() {
+        let (_folder, place) = version_2("cpu memory pids\n");
+        // As the kernel refuses it: neither written nor read.
+        std::fs::create_dir(place.directory.join("cgroup.subtree_control")).unwrap();
+        let mut groups = ControlGroups::default();
+        groups.join_at(&place, &Bounds { memory: None, ..BOUNDS });
+        assert!(groups.has_tasks && !groups.has_memory);
+        assert_eq!(made_in(&place.directory), None);
+        let group = made_in(&place.mount).unwrap();
+        assert_eq!(
+            (written(&group, "pids.max").as_str(), written(&group, "memory.max").as_str()),
+            ("20", "")
+        );
+        let (_folder, place) = version_2("cpu io\n");
+        let mut groups = ControlGroups::default();
+        groups.join_at(&place, &BOUNDS);
+        assert!(!groups.has_memory && !groups.has_tasks);
+        assert_eq!((made_in(&place.directory), made_in(&place.mount)), (None, None));
+    }
 }
