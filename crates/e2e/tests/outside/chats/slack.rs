@@ -117,6 +117,40 @@ async fn t13_a_click_decides_for_whoever_linked_their_account_and_for_nobody_els
     }
 }
 
+/// T5: the same signed click again, here and after `kill -9`, decides nothing more: not the hold that has its decision, and not the call
+/// that is asked about since.
+#[tokio::test]
+async fn t5_a_click_that_comes_again_after_a_crash_decides_nothing_more() {
+    let call = |what: &str| {
+        format!("- calls:\n  - tool: execute_command\n    arguments: '{{\"command\": \"echo {what}\"}}'\n")
+    };
+    let folder = Site::folder(&format!("replies:\n{}{}- text: done\n", call("one"), call("two")));
+    let slack = Service::start("slack.py", folder.path());
+    let mut site = Site::new(folder, &slack_channel(&slack, ", decide_in_chat: always"), TASK);
+    let (run, _) = site.held().await;
+    let approve =
+        click(TEAM, "U0ALICE", &button(&slack.message(0, |_| true).await, "standfast_approve"), "1.1");
+    assert_eq!(send_signed(&site.base, &approve).await.status, 200);
+    let page = address_in(text(&whispers(&slack, 1).await[0]["text"]));
+    assert_eq!(link(&site.http(&["--user", "alice", "--group", "ops"]), &page).await.status, 200);
+    assert_eq!(send_signed(&site.base, &approve).await.status, 200);
+    let second = slack.message(1, |_| true).await;
+    assert!(second.to_string().contains("echo two"), "{second}");
+    for (again, when) in ["here", "after a crash", "after another one"].into_iter().enumerate() {
+        if again > 0 {
+            site.again();
+        }
+        assert_eq!(send_signed(&site.base, &approve).await.status, 200, "{when}");
+        let told = whispers(&slack, 2 + again).await[1 + again].clone();
+        assert!(text(&told["text"]).contains("already has its decision"), "{when}: {told}");
+        assert_eq!((site.status(&run).await.as_str(), site.starts(&run).await), ("held", 1), "{when}");
+    }
+    let now = button(&second, "standfast_approve");
+    assert_eq!(send_signed(&site.base, &click(TEAM, "U0ALICE", &now, "1.2")).await.status, 200);
+    site.until_status(&run, "completed").await;
+    assert_eq!(site.starts(&run).await, 2);
+}
+
 /// T2, T19: what has no risk class, or is too long, has no button; what was edited since is not decided by an older button, and the message
 /// shows what is asked now.
 #[tokio::test]

@@ -155,3 +155,45 @@ async fn t5_the_same_call_at_two_nodes_is_approved_and_started_once() {
     assert_ne!(text(&other["id"]), text(&held["id"]));
     assert_eq!(paid(&folder), ["Bob 300"]);
 }
+
+/// T5: late. What was denied, or taken back, before its client comes back with the answer runs at no node and after no crash, and an
+/// approval that comes later still is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn t5_a_client_that_comes_back_late_runs_nothing() {
+    let (folder, _upstream) = folder();
+    let (mut first, mut here) = node(folder.path());
+    let (_second, there) = node(folder.path());
+    for (to, ends) in [("Ann", "denied"), ("Bob", "withdrawn")] {
+        let waits = result(&pay(&here, to, None).await);
+        let held = hold(&here).await;
+        let resolution = format!("/api/v1/holds/{}/resolve", text(&held["id"]));
+        if ends == "denied" {
+            resolve(&there, &held, json!({"resolution": "deny"})).await;
+        } else {
+            let back =
+                there.post(&format!("/api/v1/gates/{}/withdraw", text(&held["run"])), &json!({})).await;
+            assert_eq!(back.status, 200, "{back:?}");
+        }
+        let comes_back = async |http: &Http, when: &str| {
+            let accepted = json!({"standfast": {"action": "accept", "content": {}}});
+            let said = result(&pay(http, to, Some((&waits["requestState"], accepted))).await);
+            assert!(
+                !said["inputRequests"]["amount"].is_object(),
+                "{ends} {when}: the server was asked: {said}"
+            );
+            let late = http.post(&resolution, &json!({"resolution": "approve"})).await;
+            assert_eq!(late.status, 409, "{ends} {when}: {late:?}");
+        };
+        comes_back(&here, "here").await;
+        comes_back(&there, "at another node").await;
+        drop(first);
+        (first, here) = node(folder.path());
+        comes_back(&here, "after a crash").await;
+        // It may have been asked about as a new wish; that is nobody's any more.
+        for open in here.get("/api/v1/holds").await.body["holds"].as_array().unwrap() {
+            here.post(&format!("/api/v1/gates/{}/withdraw", text(&open["run"])), &json!({})).await;
+        }
+    }
+    assert_eq!(paid(&folder), [""; 0]);
+    drop(first);
+}

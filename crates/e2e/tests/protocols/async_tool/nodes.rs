@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use standfast_store::conformance::cluster::shared;
 
 use crate::async_tool::records::says_the_same;
+use crate::async_tool::reports::{seconds_now, standard};
 use crate::async_tool::world::{Answered, Outside, Server, Setup, result, serve, text};
 
 /// The rows of the view in a Postgres, as its own client prints them.
@@ -94,10 +95,61 @@ async fn a_report_that_comes_often_counts_once() {
     assert_eq!(nodes[0].log(&run).await, log, "both tell the same");
 }
 
+/// T5: reports of jobs. What was signed once is taken once: the same bytes again, at the node that took them, at the other one and after
+/// `kill -9`, are refused or, with the id of a message, answered as before; a report about a cancelled job comes too late everywhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn t5_jobs_a_report_that_comes_again_counts_once() {
+    let outside = Outside::answering(json!({})).await;
+    let sql = format!("driver: postgres, url: \"{}\"", shared().database());
+    let server = ", nodes: {take_over_after: 3s}";
+    let setup = Setup { branches: &["one", "two", "three"], sql: &sql, server, ..Setup::default() };
+    let folders = [setup.folder(&outside), setup.folder(&outside)];
+    let mut nodes = [serve(folders[0].path()), serve(folders[1].path())];
+    let run = nodes[0].begin("s-1").await;
+    let jobs = outside.jobs(3).await;
+    nodes[0].run_is(&run, "held").await;
+    let of = |no: usize| (text(&jobs[no]["pendingID"]), text(&jobs[no]["callbackSecret"]));
+    let body = |no: usize| json!({"pendingID": of(no).0, "result": result()});
+    // By the signature of its body alone; by the id of a message; cancelled before it is reported.
+    let by_id = standard(of(1).1, "msg-1", seconds_now(), &body(1).to_string());
+    let signed = async |node: &Server| node.webhook(&body(0), of(0).1).await;
+    let named = async |node: &Server| node.report("/async-tool/webhook", &by_id, body(1).to_string()).await;
+    assert_eq!((signed(&nodes[0]).await.status, named(&nodes[0]).await.status), (200, 200));
+    for again in ["here", "there", "after a crash"] {
+        if again == "after a crash" {
+            nodes[0].started.child.kill().unwrap();
+            nodes[0].started.child.wait().unwrap();
+            nodes[0] = serve(folders[0].path());
+        }
+        let node = &nodes[usize::from(again == "there")];
+        let twice = signed(node).await;
+        assert_eq!(twice.no(), (409, "Not waiting"), "{again}: {twice:?}");
+        let same = named(node).await;
+        assert_eq!((same.status, &same.body["status"]), (200, &"completed".into()), "{again}: {same:?}");
+        let error = json!({"pendingID": of(0).0, "error": "no, it broke"});
+        assert_eq!(node.webhook(&error, of(0).1).await.no(), (409, "Not waiting"), "{again}");
+        assert_eq!(count(&node.log(&run).await, "hold.resolved"), 2, "{again}");
+    }
+    assert_eq!(nodes[1].delete(&format!("/async-tool/pending/{}", of(2).0)).await.status, 200);
+    for node in &nodes {
+        let late = node.webhook(&body(2), of(2).1).await;
+        assert_eq!(late.no(), (409, "Not waiting"), "{late:?}");
+    }
+    nodes[1].run_is(&run, "completed").await;
+    let log = nodes[0].log(&run).await;
+    assert_eq!((count(&log, "hold.resolved"), count(&log, "model.replied")), (3, 2), "{log}");
+}
+
 /// F5, F6: results, errors, cancelling and time itself race for the same calls on two nodes. Each call has one end, and
 /// whoever was told 200 was right.
 #[tokio::test(flavor = "multi_thread")]
 async fn results_cancelling_and_time_race() {
+    for _ in 0..standfast_testkit::rounds(1).min(20) {
+        each_call_has_one_end().await;
+    }
+}
+
+async fn each_call_has_one_end() {
     let outside = Outside::answering(json!({})).await;
     let (_first, _second, nodes) = two_nodes(&outside, "requires_approval: false\ntimeout: 8s").await;
     let run = nodes[0].begin("s-1").await;

@@ -45,14 +45,14 @@ async fn held(tool: &str, server: &str) -> (tempfile::TempDir, Server, Outside, 
     (folder, server, outside, run, job)
 }
 
-fn standard(secret: &str, id: &str, at: i64, body: &str) -> [(&'static str, String); 3] {
+pub(super) fn standard(secret: &str, id: &str, at: i64, body: &str) -> [(&'static str, String); 3] {
     let mut mac = Hmac::<Sha256>::new_from_slice(&BASE64_STANDARD.decode(secret).unwrap()).unwrap();
     mac.update(format!("{id}.{at}.{body}").as_bytes());
     let signature = format!("v1,{}", BASE64_STANDARD.encode(mac.finalize().into_bytes()));
     [("webhook-id", id.to_owned()), ("webhook-timestamp", at.to_string()), ("webhook-signature", signature)]
 }
 
-fn seconds_now() -> i64 {
+pub(super) fn seconds_now() -> i64 {
     standfast_testkit::wait::now_ms() / 1000
 }
 
