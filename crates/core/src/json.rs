@@ -74,7 +74,8 @@ impl RawJson {
     }
 
     /// The looser key by which two values are "the same again": members sorted, white space dropped, strings
-    /// decoded, numbers by their text. Never used to decide what runs, only what looks alike.
+    /// decoded, numbers by their text. An approval is bound to a digest of the text itself, never to this; where a client
+    /// writes the same arguments anew, this says that they are the same value.
     #[must_use]
     pub fn loose_key(&self) -> String {
         // Stored text was checked when it came in; should a stored row be damaged, it is only like itself.

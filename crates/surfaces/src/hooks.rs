@@ -25,7 +25,7 @@ use standfast_core::time::Millis;
 use standfast_engine::auth::{Principal, Scope};
 use standfast_engine::{GateError, GateState, GateView, LookedUpGate, NewGate, OpenedGate, Withdrawal};
 
-use self::answer::{Fallback, GateVerdict};
+use self::answer::{Edits, Fallback, GateVerdict};
 use self::event::{Client, HookEvent, Moment};
 use crate::http::{App, Args, JsonBody, Problem, Segment, gate_problem, gate_text, refusal, site};
 
@@ -69,7 +69,7 @@ async fn hook(
     }
     let client = Client::named(&client).ok_or_else(|| unknown_client(&client))?;
     let event = event::read(client, &fields).map_err(Problem::invalid)?;
-    let site = site(&app.engine.settings(), &headers);
+    let site = site(&app.engine, &headers);
     let text = match &event.moment {
         Moment::Before | Moment::Permission => {
             let wait = args.wait.unwrap_or(USUAL_WAIT).min(LONGEST_WAIT);
@@ -108,6 +108,9 @@ async fn ask(
         ToolName::new(&event.tool).map_err(|bad| Problem::invalid(format!("the tool's name: {bad}")))?;
     let session =
         SessionId::new(&event.session).map_err(|bad| Problem::invalid(format!("session: {bad}")))?;
+    if let Some(view) = asked_as_edited(app, who, (client, event), &session).await? {
+        return Ok(Some(view));
+    }
     let by_rule = app.engine.gates().by_a_rule(who, &tool, event.arguments.text(), &session);
     if by_rule.is_none() && event.is_readable {
         return Ok(None);
@@ -163,6 +166,40 @@ async fn ask(
     Err(Problem::invalid(detail))
 }
 
+/// The gate whose edited arguments are exactly these, where the client could not take them with its permission: it was told to
+/// have its model ask for them, and what was approved is not asked about again.
+async fn asked_as_edited(
+    app: &App,
+    who: &Principal,
+    (client, event): (Client, &HookEvent),
+    session: &SessionId,
+) -> Result<Option<LookedUpGate>, Problem> {
+    if Edits::of(client, &event.moment) == Edits::Taken {
+        return Ok(None);
+    }
+    let gates = app.engine.gates();
+    let live = gates.live(who, session).await.map_err(|error| refused(&error))?;
+    let is_it = |view: &&GateView| {
+        let is_edited = view.decision.as_ref().is_some_and(|decision| decision.is_edited);
+        view.state == GateState::Allowed
+            && is_edited
+            && view.tool.as_str() == event.tool
+            && is_same(view, event)
+    };
+    match live.iter().find(is_it) {
+        Some(view) => gates.look(who, view.gate).await.map(Some).map_err(|error| refused(&error)),
+        None => Ok(None),
+    }
+}
+
+/// Whether a call has the arguments of a gate. Clients write them in their own way, with other spaces or another order.
+fn is_same(view: &GateView, event: &HookEvent) -> bool {
+    match &view.arguments {
+        Body::Json(arguments) => arguments.loose_key() == event.arguments.loose_key(),
+        Body::Text(_) | Body::Blob(_) => view.arguments.inline() == Some(event.arguments.text()),
+    }
+}
+
 /// What approvers see.
 fn message(client: Client, event: &HookEvent) -> Message {
     let mut text = format!("{} asks before it runs {}", client.title(), event.tool);
@@ -198,18 +235,26 @@ async fn verdict_of(
         }
         GateState::Allowed => {
             let is_edited = view.decision.as_ref().is_some_and(|decision| decision.is_edited);
-            // Whoever does not take other arguments with a permission is not let run.
-            let is_refused = event.moment == Moment::Permission && is_edited && client == Client::Codex;
-            if !is_refused {
-                match app.engine.gates().start_on(who, view, LEASE).await {
-                    Ok(_) => {}
-                    Err(GateError::Engine(error)) => return Err(refused(&error)),
-                    Err(error) => return Ok(GateVerdict::Denied(format!("Not executed: {error}"))),
+            let verdict = match &view.arguments {
+                _ if !is_edited || is_same(view, event) => {
+                    let tool = &view.tool;
+                    GateVerdict::Approved(format!(
+                        "Approved: {tool} may run with exactly these arguments, once."
+                    ))
                 }
+                Body::Json(arguments) => GateVerdict::Edited(arguments.clone(), text()),
+                Body::Text(_) | Body::Blob(_) => return Ok(GateVerdict::Denied(text())),
+            };
+            // A client that would not run exactly what was approved is not let run: nothing starts until its model asks for that.
+            if let GateVerdict::Edited(arguments, _) = &verdict
+                && !Edits::of(client, &event.moment).run(&event.arguments, arguments)
+            {
+                return Ok(verdict);
             }
-            match (&view.arguments, is_edited) {
-                (Body::Json(arguments), true) => GateVerdict::Edited(arguments.clone(), text()),
-                (Body::Json(_) | Body::Text(_) | Body::Blob(_), _) => GateVerdict::Approved(text()),
+            match app.engine.gates().start_on(who, view, LEASE).await {
+                Ok(_) => verdict,
+                Err(GateError::Engine(error)) => return Err(refused(&error)),
+                Err(error) => GateVerdict::Denied(format!("Not executed: {error}")),
             }
         }
     })
@@ -225,8 +270,7 @@ async fn report(app: &App, who: &Principal, event: &HookEvent) -> Result<(), Pro
     // A client may ask without a name for the call, and have one afterwards.
     let is_it = |view: &&GateView| {
         let is_unnamed = event.call.is_none() || view.call.contains('#');
-        let is_same = view.arguments.inline() == Some(event.arguments.text());
-        is_unnamed && view.tool.as_str() == event.tool && is_same
+        is_unnamed && view.tool.as_str() == event.tool && is_same(view, event)
     };
     let runs = |view: &&GateView| is_it(view) && view.state == GateState::Started;
     let found = named.or_else(|| live.iter().find(runs)).or_else(|| live.iter().find(is_it));

@@ -3,7 +3,10 @@
 //! An answer that a client does not understand is as good as none, and many clients then let the call through: so each gets
 //! exactly the shape that it documents. Edited arguments keep their text.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use standfast_core::json::RawJson;
 
 use super::event::{Client, HookEvent, Moment};
@@ -60,17 +63,58 @@ pub(super) fn silence(client: Client) -> &'static str {
     }
 }
 
+/// What a client does with other arguments than those that it asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Edits {
+    /// It runs them.
+    Taken,
+    /// It lays them over its own, member by member: what was removed would run all the same.
+    Merged,
+    /// It has no place for them: the model has to ask for them.
+    Refused,
+}
+
+impl Edits {
+    pub(super) fn of(client: Client, moment: &Moment) -> Edits {
+        match (client, moment) {
+            (Client::Cursor, _) | (Client::Codex | Client::Copilot, Moment::Permission) => Edits::Refused,
+            (Client::Gemini, _) => Edits::Merged,
+            (Client::ClaudeCode | Client::Codex | Client::Copilot | Client::Opencode, _) => Edits::Taken,
+        }
+    }
+
+    /// Whether a client that asked about `asked` and is sent `edited` runs exactly that.
+    pub(super) fn run(self, asked: &RawJson, edited: &RawJson) -> bool {
+        let members = |json: &RawJson| -> Option<BTreeSet<String>> {
+            let object: BTreeMap<String, IgnoredAny> = serde_json::from_str(json.text()).ok()?;
+            Some(object.into_keys().collect())
+        };
+        match self {
+            Edits::Taken => true,
+            Edits::Refused => false,
+            Edits::Merged => match (members(asked), members(edited)) {
+                (Some(asked), Some(edited)) => asked.is_subset(&edited),
+                (None | Some(_), None | Some(_)) => false,
+            },
+        }
+    }
+}
+
 /// The answer to a hook.
 pub(super) fn of(client: Client, event: &HookEvent, verdict: &GateVerdict, then: Fallback) -> String {
     if *verdict == GateVerdict::NoRule {
         return silence(client).to_owned();
     }
+    if let GateVerdict::Edited(arguments, text) = verdict
+        && !Edits::of(client, &event.moment).run(&event.arguments, arguments)
+    {
+        return of(client, event, &GateVerdict::Denied(text.clone()), then);
+    }
     if matches!(verdict, GateVerdict::Undecided(_)) && then == Fallback::Wait {
         return WAIT.to_owned();
     }
     match (client, &event.moment) {
-        (Client::ClaudeCode, Moment::Permission) => permission(verdict, Edits::Taken),
-        (Client::Codex, Moment::Permission) => permission(verdict, Edits::Refused),
+        (Client::ClaudeCode | Client::Codex, Moment::Permission) => permission(client, verdict),
         (Client::ClaudeCode, _) => claude(event, verdict, then),
         (Client::Codex, _) => codex(event, verdict),
         (Client::Copilot, Moment::Permission) => copilot_permission(verdict),
@@ -111,26 +155,14 @@ fn codex(event: &HookEvent, verdict: &GateVerdict) -> String {
     }
 }
 
-/// Whether a client takes other arguments with its permission.
-#[derive(Clone, Copy)]
-enum Edits {
-    Taken,
-    Refused,
-}
-
 /// `PermissionRequest` of Claude Code and Codex: silence leaves the client's own dialog.
-fn permission(verdict: &GateVerdict, edits: Edits) -> String {
+fn permission(client: Client, verdict: &GateVerdict) -> String {
     let allow = || ("behavior", quoted("allow"));
-    let deny = |why: &str| vec![("behavior", quoted("deny")), ("message", quoted(why))];
-    let decision = match (verdict, edits) {
-        (GateVerdict::Approved(_), _) => vec![allow()],
-        (GateVerdict::Edited(arguments, _), Edits::Taken) => {
-            vec![allow(), ("updatedInput", arguments.text().to_owned())]
-        }
-        (GateVerdict::Edited(_, text), Edits::Refused) => deny(text),
-        (GateVerdict::Denied(text), _) => deny(text),
-        (GateVerdict::Undecided(_) | GateVerdict::NoRule, Edits::Taken) => return "{}".to_owned(),
-        (GateVerdict::Undecided(_) | GateVerdict::NoRule, Edits::Refused) => return String::new(),
+    let decision = match verdict {
+        GateVerdict::Approved(_) => vec![allow()],
+        GateVerdict::Edited(arguments, _) => vec![allow(), ("updatedInput", arguments.text().to_owned())],
+        GateVerdict::Denied(why) => vec![("behavior", quoted("deny")), ("message", quoted(why))],
+        GateVerdict::Undecided(_) | GateVerdict::NoRule => return silence(client).to_owned(),
     };
     let said = [("hookEventName", quoted("PermissionRequest")), ("decision", object(&decision))];
     object(&[("hookSpecificOutput", object(&said))])
@@ -160,7 +192,7 @@ fn copilot_permission(verdict: &GateVerdict) -> String {
     }
 }
 
-/// Gemini's `BeforeTool`. It merges `tool_input` into what the model asked for: every key is sent.
+/// Gemini's `BeforeTool`. It merges `tool_input` into what the model asked for: an edit without one of its keys is not sent.
 fn gemini(verdict: &GateVerdict) -> String {
     match verdict {
         GateVerdict::Approved(_) => object(&[("decision", quoted("allow"))]),
@@ -213,7 +245,6 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::fmt::Write as _;
 
     use serde_json::value::RawValue;
@@ -249,10 +280,12 @@ mod tests {
     /// Every answer of every client, as a file that people can read; `STANDFAST_WRITE_EXPECTED=1` rewrites it.
     #[test]
     fn the_table_of_answers_is_the_golden_one() {
-        let edited = RawJson::parse(r#"{"command":"ls","n":1.10}"#).unwrap();
+        let edited =
+            |text: &str| GateVerdict::Edited(RawJson::parse(text).unwrap(), "run this instead".into());
         let verdicts = [
             ("approved", GateVerdict::Approved("yes".into())),
-            ("edited", GateVerdict::Edited(edited, "run this instead".into())),
+            ("edited", edited(r#"{"command":"ls","n":1.10}"#)),
+            ("edited, all removed", edited("{}")),
             ("denied", GateVerdict::Denied("no \"way\"".into())),
             ("nobody yet", GateVerdict::Undecided("not yet".into())),
             ("no rule", GateVerdict::NoRule),
@@ -269,7 +302,7 @@ mod tests {
                     writeln!(table, "{case}: {answer}").unwrap();
                 }
                 for then in [Fallback::Ask, Fallback::Defer] {
-                    let answer = shown(of(client, &event, &verdicts[3].1, then));
+                    let answer = shown(of(client, &event, &verdicts[4].1, then));
                     writeln!(table, "nobody yet, then {}: {answer}", then.word()).unwrap();
                 }
             }

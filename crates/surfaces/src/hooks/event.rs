@@ -93,6 +93,37 @@ pub(super) struct HookEvent {
 
 type Fields = BTreeMap<String, Box<RawValue>>;
 
+/// Where the tool of a call stands, and its input.
+const TOOL: [&str; 3] = ["tool_name", "toolName", "tool"];
+const INPUT: [&str; 3] = ["tool_input", "toolArgs", "args"];
+
+/// The events about calls, for whoever sends another one.
+const KNOWN: [&str; 18] = [
+    "PreToolUse",
+    "preToolUse",
+    "BeforeTool",
+    "beforeShellExecution",
+    "beforeMCPExecution",
+    "tool.execute.before",
+    "PermissionRequest",
+    "permissionRequest",
+    "PostToolUse",
+    "postToolUse",
+    "PostToolUseFailure",
+    "postToolUseFailure",
+    "AfterTool",
+    "afterShellExecution",
+    "afterMCPExecution",
+    "tool.execute.after",
+    "PermissionDenied",
+    "permissionDenied",
+];
+
+/// Whether an event is about a call. One that is, and has a name that nobody knows, is no news to be passed over.
+fn is_about_a_call(fields: &Fields) -> bool {
+    text(fields, &TOOL).is_some() && INPUT.iter().any(|key| fields.contains_key(*key))
+}
+
 /// Reads an event; why not, in words.
 pub(super) fn read(client: Client, fields: &Fields) -> Result<HookEvent, String> {
     let name = text(fields, &["hook_event_name", "hookEventName", "event"])
@@ -103,6 +134,13 @@ pub(super) fn read(client: Client, fields: &Fields) -> Result<HookEvent, String>
     let folder = text(fields, &["cwd"]);
     let words = text(fields, &["description"]);
     let empty = || RawJson::parse("{}").map_err(|bad| bad.to_string());
+    if moment == Moment::Other && is_about_a_call(fields) {
+        let known = KNOWN.join(", ");
+        return Err(format!(
+            "the event {name:?} has a tool and its input and is not known, so nobody can be asked about that call; the events are: \
+             {known}"
+        ));
+    }
     if moment == Moment::Other {
         let session = session.unwrap_or_default();
         let (tool, arguments) = (String::new(), empty()?);
@@ -126,9 +164,9 @@ pub(super) fn read(client: Client, fields: &Fields) -> Result<HookEvent, String>
             ("Shell".to_owned(), RawJson::parse(&text).map_err(|bad| bad.to_string())?, true)
         }
         None => {
-            let tool = text(fields, &["tool_name", "toolName", "tool"]);
+            let tool = text(fields, &TOOL);
             let tool = tool.ok_or("the hook's input has no tool_name (toolName)")?;
-            let given = ["tool_input", "toolArgs", "args"].into_iter().find_map(|key| fields.get(key));
+            let given = INPUT.into_iter().find_map(|key| fields.get(key));
             let (arguments, is_readable) = match given {
                 Some(given) => arguments(given)?,
                 None => (empty()?, true),
@@ -205,4 +243,17 @@ fn said(fields: &Fields, keys: &[&str]) -> Body {
 fn text(fields: &Fields, keys: &[&str]) -> Option<String> {
     let texts = keys.iter().filter_map(|key| serde_json::from_str::<String>(fields.get(*key)?.get()).ok());
     texts.into_iter().find(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What whoever sends another event is told is true.
+    #[test]
+    fn the_events_that_are_named_are_known() {
+        for name in KNOWN {
+            assert_ne!(moment(name, &Fields::new()), Moment::Other, "{name}");
+        }
+    }
 }

@@ -170,6 +170,101 @@ async fn t5_a_permission_is_given_once() {
     assert!(server.open_holds().await.is_empty());
 }
 
+/// The rules of the page docs/hooks.md: what they allow runs, what they hold is held however it is written, and what they do not
+/// name is the client's own business.
+#[tokio::test]
+async fn the_guide_page_of_hooks() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hooks.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rules = page.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let rules: String =
+        rules.lines().map(|line| format!("{}\n", line.strip_prefix("   ").unwrap_or(line))).collect();
+    std::fs::write(folder.path().join("standfast.yaml"), rules).unwrap();
+    let server = serve(folder.path(), "data");
+    let ask = async |command: &str| {
+        let event = json!({"session_id": "s-1", "hook_event_name": "PreToolUse", "tool_name": "Bash",
+            "tool_input": {"command": command}, "tool_use_id": command});
+        server.http.post("/hooks/claude-code?wait=0", &event).await.body
+    };
+    for command in ["git status", "git log -3"] {
+        let answer = ask(command).await;
+        assert_eq!(decision(&answer).0, "allow", "{command}: {answer}");
+    }
+    for command in ["rm -rf build", "cd src && sudo rm x", "git status; rm x"] {
+        let answer = ask(command).await;
+        assert_eq!(decision(&answer).0, "deny", "{command}: {answer}");
+    }
+    assert_eq!(server.open_holds().await.len(), 3);
+    assert_eq!(ask("ls").await, json!({}), "no rule is about it");
+}
+
+/// An edit at a client that takes none: the call is denied and nothing is started, so that nobody is asked later whether it ran. The same
+/// call again hears the same. The edited one is allowed, once and without another question; after that it is a new one.
+#[tokio::test]
+async fn an_edit_that_a_client_cannot_take_is_allowed_when_it_asks_for_that() {
+    let (_folder, server) = plain();
+    let edit = json!({"resolution": "approve", "arguments": {"command": "ls  ü", "deep": {"n": 1}}});
+    let shell = |command: &str| json!({"command": command, "deep": {"n": 1}});
+    let cases = [
+        (
+            "cursor",
+            json!({"conversation_id": "c", "hook_event_name": "beforeMCPExecution", "tool_name": "send_refund",
+                "tool_input": shell("rm x").to_string()}),
+            // In the client's own spelling.
+            json!({"tool_input": "{ \"deep\": {\"n\": 1}, \"command\": \"ls  \\u00fc\"}"}),
+        ),
+        (
+            "codex",
+            json!({"session_id": "x", "hook_event_name": "PermissionRequest", "tool_name": "send_refund",
+                "tool_input": shell("rm x")}),
+            json!({"tool_input": shell("ls  ü")}),
+        ),
+        (
+            "copilot",
+            json!({"sessionId": "p", "hookEventName": "permissionRequest", "toolName": "send_refund",
+                "toolArgs": shell("rm x").to_string()}),
+            json!({"toolArgs": shell("ls  ü").to_string()}),
+        ),
+        // It would merge what it is sent over its own arguments, and so run what was removed.
+        (
+            "gemini",
+            json!({"session_id": "g", "hook_event_name": "BeforeTool", "tool_name": "send_refund",
+                "tool_input": {"command": "rm x", "deep": {"n": 1}, "force": true}}),
+            json!({"tool_input": shell("ls  ü")}),
+        ),
+    ];
+    for (client, asked, edited) in cases {
+        let path = format!("/hooks/{client}?wait=0");
+        server.http.post(&path, &asked).await;
+        let held = server.open_holds().await;
+        assert_eq!(held.len(), 1, "{client}: {held:?}");
+        decide(&server, &edit).await;
+        for _ in 0..2 {
+            let refused = server.http.post(&path, &asked).await.text;
+            assert!(refused.contains("\"deny\"") && refused.contains("exactly these"), "{client}: {refused}");
+        }
+        let gate = json!({"gate": held[0]["run"]});
+        assert_eq!(server.gate(&gate).await["state"], "allowed", "{client}: nothing was started");
+        let mut repeat = asked.clone();
+        repeat.as_object_mut().unwrap().extend(edited.as_object().unwrap().clone());
+        let allowed = server.http.post(&path, &repeat).await.text;
+        assert!(allowed.contains("\"allow\"") && !allowed.contains("command"), "{client}: {allowed}");
+        assert_eq!(server.gate(&gate).await["state"], "started", "{client}");
+        assert!(server.open_holds().await.is_empty(), "{client}: it was asked about before");
+        server.http.post(&path, &repeat).await;
+        assert_eq!(server.open_holds().await.len(), 1, "{client}: an approval is for one call");
+        decide(&server, &json!({"resolution": "deny"})).await;
+    }
+    // An edit that keeps every key is merged into the same.
+    let asked = json!({"session_id": "g2", "hook_event_name": "BeforeTool", "tool_name": "send_refund", "tool_input": {"command": "rm x"}});
+    server.http.post("/hooks/gemini?wait=0", &asked).await;
+    decide(&server, &edit).await;
+    let allowed = server.http.post("/hooks/gemini?wait=0", &asked).await.body;
+    assert_eq!(allowed["decision"], "allow", "{allowed}");
+    assert_eq!(allowed["hookSpecificOutput"]["tool_input"]["command"], "ls  ü", "{allowed}");
+}
+
 fn hook(server: &str, arguments: &[&str], event: &str) -> Output {
     let mut command = standfast_testkit::standfast();
     command.arg("hook").args(arguments).args(["--server", server]).env_remove("STANDFAST_KEY");
@@ -266,10 +361,23 @@ async fn mistakes_of_hooks_are_named() {
         ("/hooks/claude-code?whait=1", &event, 400, "whait"),
         ("/hooks/claude-code?then=approve", &event, 400, "approve"),
         ("/hooks/claude-code", &json!({"hook_event_name": "PreToolUse"}), 422, "no session_id"),
+        ("/hooks/claude-code", &bash("BeforeToolUse", "t"), 422, "\"BeforeToolUse\" has a tool"),
+        ("/hooks/gemini", &bash("Pretooluse", "t"), 422, "the events are: PreToolUse, "),
+        (
+            "/hooks/codex",
+            &json!({"session_id": "s", "tool_name": "Bash", "tool_input": {}}),
+            422,
+            "\"\" has a tool",
+        ),
     ] {
         let refused = server.http.post(path, body).await;
         assert_eq!(refused.status, status, "{path}: {refused:?}");
         assert!(text(&refused.body["detail"]).contains(says), "{path}: {refused:?}");
+    }
+    // What is about no call is news of the client, whatever it is called.
+    for event in ["Notification", "Stop", "SomethingNew"] {
+        let event = json!({"session_id": "s", "hook_event_name": event, "message": "x"});
+        assert_eq!(server.http.post("/hooks/claude-code", &event).await.body, json!({}), "{event}");
     }
     drop(server);
     let _ = serve(folder.path(), "data");
