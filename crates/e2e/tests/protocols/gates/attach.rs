@@ -46,7 +46,7 @@ async fn what_is_the_same_attaches_and_what_is_not_is_asked_anew() {
     );
 }
 
-/// 1,000 requests at once for 20 calls: each call has one gate.
+/// 1,000 requests for 20 calls, a hundred of them at any time: each call has one gate.
 #[tokio::test]
 async fn a_thousand_at_once_attach_and_never_twice() {
     let (_folder, server) = plain();
@@ -66,6 +66,36 @@ async fn a_thousand_at_once_attach_and_never_twice() {
     let gates: BTreeSet<&String> = pairs.iter().map(|(_, gate)| gate).collect();
     assert_eq!((pairs.len(), gates.len()), (20, 20));
     assert_eq!(server.open_holds().await.len(), 20);
+}
+
+/// 1,000 calls opened at once, each of them twice: every request for all of its turn, all of them together, and nothing is opened twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_calls_are_opened_at_once_and_once_each() {
+    const TURNS: usize = 20;
+    const CALLS: usize = 50;
+    let (_folder, server) = plain();
+    let begin = std::sync::Arc::new(tokio::sync::Barrier::new(2 * TURNS));
+    let asking: Vec<_> = (0..2 * TURNS)
+        .map(|no| {
+            let (http, begin, turn) = (server.http.clone(), begin.clone(), no % TURNS);
+            tokio::spawn(async move {
+                let gates: Vec<Value> = (0..CALLS).map(|call| refund(&format!("{turn}.{call}"))).collect();
+                begin.wait().await;
+                let opened = http.post("/api/v1/gates/batch", &json!({"gates": gates})).await;
+                assert_eq!(opened.status, 202, "{opened:?}");
+                let ids = opened.body["gates"].as_array().unwrap().iter();
+                (turn, ids.map(|gate| text(&gate["gate"]).to_owned()).collect::<Vec<_>>())
+            })
+        })
+        .collect();
+    let mut turns = vec![BTreeSet::new(); TURNS];
+    for asked in asking {
+        let (turn, ids) = asked.await.unwrap();
+        turns[turn].insert(ids);
+    }
+    assert!(turns.iter().all(|answers| answers.len() == 1), "both requests for a turn hear the same");
+    let gates: BTreeSet<&String> = turns.iter().flatten().flatten().collect();
+    assert_eq!(gates.len(), TURNS * CALLS);
 }
 
 /// The calls of one turn: all of them or none, answered in order; the same call twice is one gate.

@@ -139,6 +139,92 @@ async fn every_way_to_decide_is_told() {
     assert_eq!(ids.len(), 7, "each decision once: {all:#?}");
 }
 
+/// What the table of docs/gates.md says for an engine: its template, if it has one.
+fn documented(engine: &str) -> Option<Value> {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/gates.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let row = page.lines().find(|line| line.starts_with(&format!("| {engine} |"))).unwrap().to_owned();
+    let template = row.trim_end_matches(" |").rsplit(" | ").next().unwrap().to_owned();
+    template.strip_prefix('`').map(|json| serde_json::from_str(json.trim_end_matches('`')).unwrap())
+}
+
+/// Trigger.dev and Inngest by the shapes that they document. A token of Trigger.dev takes the whole body as its output. An event of
+/// Inngest has a name, its data as an object, and an id: events with the same one count once, so each try has the same, and each
+/// decision another one.
+#[tokio::test]
+async fn the_documented_shapes_of_durable_engines_are_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = configured(folder.path(), "");
+    let receiver = Receiver::new(Mood::Says("503 Away".to_owned())).await;
+    assert_eq!(documented("Trigger.dev"), None);
+    let event = documented("Inngest").unwrap();
+    let gates =
+        [("token", json!({})), ("first", json!({"template": event})), ("second", json!({"template": event}))];
+    for (call, more) in gates {
+        let gate = server.open(&told(call, &receiver, more)).await;
+        server.resolve(text(&gate["hold"]), &json!({"resolution": "approve"})).await;
+    }
+    let call_of = |got: &standfast_testkit::receiver::Got| {
+        let body = got.body();
+        let gate = if body["data"].is_object() { &body["data"] } else { &body };
+        text(&gate["call"]).to_owned()
+    };
+    let of = |call: &'static str| move |got: &&standfast_testkit::receiver::Got| call_of(got) == call;
+    receiver
+        .until("two tries of each", |all| {
+            ["token", "first", "second"].iter().all(|call| all.iter().filter(of(call)).count() > 1)
+        })
+        .await;
+    receiver.becomes(Mood::Takes);
+    let all = receiver.until("all taken", |all| all.iter().filter(|got| got.was_taken).count() == 3).await;
+    let token = all.iter().find(of("token")).unwrap().body();
+    assert_eq!(
+        (&token["state"], &token["tool"]),
+        (&json!("allowed"), &json!("send_refund")),
+        "the gate: {token}"
+    );
+    let ids = |call| {
+        let sent = all.iter().filter(of(call)).map(|got| got.body());
+        sent.map(|sent| {
+            assert_eq!(
+                (&sent["name"], &sent["data"]["state"]),
+                (&json!("standfast/decided"), &json!("allowed")),
+                "{sent}"
+            );
+            assert_eq!(sent.as_object().unwrap().len(), 3, "{sent}");
+            text(&sent["id"]).to_owned()
+        })
+        .collect::<std::collections::BTreeSet<_>>()
+    };
+    let (first, second) = (ids("first"), ids("second"));
+    assert_eq!((first.len(), second.len()), (1, 1), "{first:?} {second:?}");
+    assert_ne!(first, second);
+}
+
+/// A subscription to the agent `gate` hears of gates as of any run: held, decided, over.
+#[tokio::test]
+async fn a_subscription_hears_of_gates() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = configured(folder.path(), "");
+    let receiver = Receiver::new(Mood::Takes).await;
+    let made =
+        server.http.post("/api/v1/subscriptions", &json!({"url": receiver.url(), "agent": "gate"})).await;
+    assert!([200, 201].contains(&made.status), "{made:?}");
+    let gate = server.open(&refund("c")).await;
+    let heard = |kind: &'static str| {
+        move |all: &[standfast_testkit::receiver::Got]| all.iter().any(|got| got.kind() == kind)
+    };
+    let all = receiver.until("the hold", heard("hold.opened")).await;
+    let opened = all.iter().find(|got| got.kind() == "hold.opened").unwrap().body();
+    assert_eq!(
+        (&opened["data"]["run"]["id"], &opened["data"]["hold"]["tool"]),
+        (&gate["gate"], &json!("send_refund"))
+    );
+    server.resolve(text(&gate["hold"]), &json!({"resolution": "deny"})).await;
+    receiver.until("the decision", heard("hold.resolved")).await;
+    receiver.until("the end", heard("run.ended")).await;
+}
+
 /// A key that may open gates and nothing else has them told to its receivers, for as long as it is valid; what cannot be sent is
 /// refused when it is asked for, with its place, and no gate is opened.
 #[tokio::test]
