@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use a2a_pb::proto;
+use a2a_pb::proto::a2a_service_client::A2aServiceClient;
 use serde_json::{Value, json};
 use standfast_store::conformance::cluster::shared;
 use standfast_testkit::provider::{Answer, Fake};
@@ -59,7 +61,7 @@ fn said_in(body: &str) -> Vec<String> {
     body["messages"].as_array().unwrap().iter().filter(is_user).map(words).collect()
 }
 
-/// S0-8, S0-10, S1-33: five ways to speak to an agent, at two nodes in turn, the first killed in between: each run in the session is sent
+/// S0-8, S0-10, S1-33: seven ways to speak to an agent, at two nodes in turn, the first killed in between: each run in the session is sent
 /// what all runs before it said. Another user who uses the same name is sent nothing of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_goes_on_over_every_surface_and_node() {
@@ -75,12 +77,15 @@ async fn a_conversation_goes_on_over_every_surface_and_node() {
     let older = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": {"kind": "message",
         "messageId": "4", "role": "user", "contextId": "talk", "parts": [{"kind": "text", "text": "four"}]}, "configuration": {"blocking": true}}});
     let teal = json!({"session_id": "talk", "items": [{"content_type": "text", "content": "five"}]});
+    let rpc = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": {"messageId": "6",
+        "role": "ROLE_USER", "contextId": "talk", "parts": [{"text": "six"}]}}});
     let ways = [
         ("/api/v1/agents/ops/runs", native.clone(), "one"),
         ("/v1/agents/ops/message:send", newer, "two"),
         ("/v1/agents/ops/message:send", dialect, "three"),
         ("/v1/agents/ops", older, "four"),
         ("/tealagents/v1alpha1/ops", teal, "five"),
+        ("/v1/agents/ops", rpc, "six"),
     ];
     let mut expected = Vec::new();
     for (no, (path, body, words)) in ways.iter().enumerate() {
@@ -93,9 +98,49 @@ async fn a_conversation_goes_on_over_every_surface_and_node() {
             nodes[0] = node();
         }
     }
+    let answer = over_grpc(&nodes[0], &ann).await;
+    assert!(answer.contains("Noted."), "{answer}");
+    expected.push("seven".to_owned());
+    assert_eq!(said(&fake), expected, "over gRPC");
     let theirs = at(&nodes[1], &eve).post("/api/v1/agents/ops/runs", &native).await;
     assert_eq!((theirs.status, text(&theirs.body["session"])), (201, "talk"), "{theirs:?}");
     assert_eq!(said(&fake), ["one"], "nothing of another user");
+}
+
+/// Says something in the session by A2A over gRPC; what is answered.
+async fn over_grpc(node: &Process, key: &str) -> String {
+    let words =
+        proto::Part { content: Some(proto::part::Content::Text("seven".into())), ..Default::default() };
+    let message = proto::Message {
+        message_id: "7".into(),
+        context_id: "talk".into(),
+        role: proto::Role::User.into(),
+        parts: vec![words],
+        ..Default::default()
+    };
+    let message =
+        proto::SendMessageRequest { message: Some(message), tenant: "ops".into(), ..Default::default() };
+    let mut request = tonic::Request::new(message);
+    request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+    let mut client = A2aServiceClient::connect(node.base.clone()).await.unwrap();
+    format!("{:?}", client.send_message(request).await.unwrap())
+}
+
+/// S0-8, S0-10: runs that are kept in memory are a conversation as well, for as long as the server lives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_goes_on_in_memory() {
+    let fake = Fake::answering(vec![Answer::stream(SAYS)]);
+    let folder = folder_with(&fake, "backend: memory");
+    let server = start(&mut serve_command(folder.path()));
+    let http = Http::new(&server.base);
+    for (session, words, expected) in
+        [("talk", "one", vec!["one"]), ("talk", "two", vec!["one", "two"]), ("other", "three", vec!["three"])]
+    {
+        let body = json!({"input": words, "session": session, "wait": "settled"});
+        let answer = http.post("/api/v1/agents/ops/runs", &body).await;
+        assert_eq!((answer.status, &answer.body["status"]), (201, &json!("completed")), "{answer:?}");
+        assert_eq!(said(&fake), expected, "{session}");
+    }
 }
 
 /// S0-8, S0-10, F2: `kill -9` in the middle of beginning a run in a session, in a database and in files; then another run of the session ends

@@ -123,6 +123,17 @@ async fn a_cancelled_job_is_told_to_stop() {
 /// notified once, signed with the secret that was acknowledged, and nothing is kept of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_while_a_webhook_is_named_leaves_one_receiver() {
+    killed_while_a_webhook_is_named(|_, call| format!("/async-tool/pending/{call}/webhook")).await;
+}
+
+/// S2-10, S2-20, S2-21, F2: the same for a webhook of all calls of a run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_while_a_webhook_of_a_run_is_named_leaves_one_receiver() {
+    killed_while_a_webhook_is_named(|run, _| format!("/async-tool/run/{run}/webhook")).await;
+}
+
+/// The path is that at which a caller names a webhook, for a run and its call.
+async fn killed_while_a_webhook_is_named(path_of: impl Fn(&str, &str) -> String) {
     let outside = Outside::answering(json!({})).await;
     let folder = Setup::default().folder(&outside);
     let mut server = serve(folder.path());
@@ -133,7 +144,7 @@ async fn a_kill_while_a_webhook_is_named_leaves_one_receiver() {
         let job = outside.jobs(round + 1).await.remove(round);
         server.run_is(&run, "held").await;
         let id = text(&job["pendingID"]);
-        let path = format!("/async-tool/pending/{id}/webhook");
+        let path = path_of(&run, id);
         let request = reqwest::Client::new().post(format!("{}{path}", server.base())).json(&named("first"));
         // Nobody knows what became of it.
         let cut = tokio::spawn(async move { drop(request.send().await) });

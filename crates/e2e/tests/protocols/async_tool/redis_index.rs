@@ -64,6 +64,39 @@ async fn a_busy_server_finds_its_redis_again() {
     asking.abort();
 }
 
+/// S2-26: a server starts without its Redis and works; once it is there it has what the files say. A key of another type in the place
+/// of a set is not believed, and put right.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_is_away_at_the_start_or_has_something_else_costs_nothing() {
+    let mut redis = Redis::start();
+    redis.kill();
+    let outside = Outside::answering(json!({})).await;
+    let setup = Setup { branches: &["one", "two"], ..Setup::default() };
+    let folder = with_files(&setup, &outside, &format!(", redis: '{}'", redis.url()));
+    let server = serve(folder.path());
+    let run = server.begin("s-1").await;
+    let jobs = outside.jobs(2).await;
+    server.run_is(&run, "held").await;
+    let list = async |status: &str| ids(&server.get(&format!("/async-tool/pending?status={status}")).await);
+    assert_eq!(list("waiting").await.len(), 2);
+    let (done, id) = (&jobs[0], text(&jobs[0]["pendingID"]).to_owned());
+    let report = json!({"pendingID": id, "result": result()});
+    assert_eq!(server.webhook(&report, text(&done["callbackSecret"])).await.status, 200);
+    let (waiting, completed) = (vec![text(&jobs[1]["pendingID"]).to_owned()], vec![id]);
+    assert_eq!((list("waiting").await, list("completed").await), (waiting.clone(), completed.clone()));
+    redis.restart();
+    has(&redis, &["SMEMBERS", "pending:by-status:waiting"], &waiting).await;
+    has(&redis, &["SMEMBERS", "pending:by-status:completed"], &completed).await;
+    has(&redis, &["ZRANGE", "pending:expiration", "0", "-1"], &waiting).await;
+    assert_eq!(redis.ask(&["SET", "pending:by-status:waiting", "x"]), ["OK"]);
+    assert_eq!((list("waiting").await, list("completed").await), (waiting.clone(), completed.clone()));
+    until("the set is a set again", async || {
+        (redis.ask(&["TYPE", "pending:by-status:waiting"]) == ["set"]).then_some(())
+    })
+    .await;
+    has(&redis, &["SMEMBERS", "pending:by-status:waiting"], &waiting).await;
+}
+
 /// S2-26, T16: what a Redis still says of a tenant that has no calls any more is noticed and taken away; lists of that tenant are
 /// what the files say all the while.
 #[tokio::test(flavor = "multi_thread")]
@@ -164,6 +197,11 @@ async fn a_kill_between_the_files_and_the_redis_leaves_what_the_files_say() {
             .collect();
         tokio::time::sleep(Duration::from_millis(3 * (round as u64 % 8))).await;
         drop(server);
+        // The files are written first: the Redis has nothing that they do not have.
+        let in_files = by_status(folder.path()).remove("completed").unwrap_or_default();
+        for id in redis.ask(&["SMEMBERS", "pending:by-status:completed"]) {
+            assert!(in_files.contains(&id), "{round}: {id} is ahead of its file: {in_files:?}");
+        }
         let mut acknowledged = Vec::new();
         for (job, report) in jobs.iter().zip(reports) {
             if report.await.unwrap() {

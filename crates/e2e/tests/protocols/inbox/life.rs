@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::inbox::server::{asking, configure, configure_with, plain, serve, serving, text};
+use crate::inbox::server::{asking, configure, configure_with, plain, serve, text};
+use standfast_testkit::provider::{self, Fake};
 use standfast_testkit::receiver::{Got, Mood, Receiver};
 
 /// S4-1, S4-2, S4-28: pending, claimed, in_progress, waiting_for_input, in_progress, completed, each after `kill -9`; a start
@@ -201,10 +202,26 @@ agents: {triage: {llm: script, session_store: main, inboxes: [support], tools: [
 }
 
 /// S4-16, C23: an object answers a question with options and reaches the model as it stands; a text must be one of them.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_object_answers_a_question_with_options_as_it_stands() {
     let question = r#"{"reason": "two invoices", "question": "Which one?", "options": ["A", "B"]}"#;
-    let (_folder, server) = serving(&asking(question), "");
+    let chunk = |delta: Value, reason: Value| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
+        format!("data: {}\n\n", json!({"choices": [choice]}))
+    };
+    let call = json!({"index": 0, "id": "call_1", "type": "function", "function": {"name": "suspend", "arguments": question}});
+    let asks = chunk(json!({"tool_calls": [call]}), Value::Null) + &chunk(json!({}), json!("tool_calls"));
+    let says = chunk(json!({"content": "Done."}), Value::Null) + &chunk(json!({}), json!("stop"));
+    let stream = |chunks: String| provider::Answer::stream(chunks + "data: [DONE]\n\n");
+    let fake = Fake::answering(vec![stream(asks), stream(says)]);
+    let folder = tempfile::tempdir().unwrap();
+    let agents = "agents: {triage: {llm: script, session_store: main, inboxes: [support], task: {}}}\n";
+    configure(folder.path(), "replies:\n- text: unused\n", agents, "");
+    let file = folder.path().join("standfast.yaml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let model = format!("{{type: openai, model: m-1, base_url: '{}'}}", fake.url);
+    std::fs::write(&file, config.replace("{type: scripted, script: script.yaml}", &model)).unwrap();
+    let server = serve(folder.path());
     let id = text(&server.add_ticket().await["id"]).to_owned();
     server.until(&id, "waiting_for_input").await;
     assert_eq!(server.resume(&id, json!("C")).await.status, 422);
@@ -214,4 +231,56 @@ async fn an_object_answers_a_question_with_options_as_it_stands() {
     assert_eq!(done["resumePayload"], json!({"approved": true}));
     let events = server.look(&format!("/api/v1/runs/{id}/events")).await.to_string();
     assert!(events.contains(r#"{"approved":true}"#), "{events}");
+    let requests = fake.requests();
+    let [_, second] = requests.as_slice() else { panic!("the model was asked twice: {requests:?}") };
+    let sent: Value = serde_json::from_str(&second.body).unwrap();
+    let results: Vec<&Value> =
+        sent["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "tool").collect();
+    let [result] = results.as_slice() else { panic!("{sent}") };
+    assert_eq!(
+        (&result["tool_call_id"], &result["content"]),
+        (&json!("call_1"), &json!(r#"{"approved":true}"#))
+    );
+}
+
+/// S4-29, F2: `kill -9` around the instant at which a task that a worker claims has been there for too long: afterwards it is claimed, or it
+/// has failed, once; who was given it has it, and nobody is given what has failed.
+#[tokio::test]
+async fn a_kill_while_a_task_expires_leaves_it_claimed_or_failed() {
+    let (folder, mut server) = plain();
+    for round in 0..standfast_testkit::rounds(8) {
+        let added = server.add(&json!({"type": "t", "payload": round, "taskTtl": 300})).await;
+        let id = text(&added["id"]);
+        let url = format!("{}/api/inboxes/support/claim", server.program.base);
+        tokio::time::sleep(Duration::from_millis(270 + 7 * (round as u64 % 8))).await;
+        let claim = standfast_testkit::http::client().post(url).json(&json!({"agentId": "w"}));
+        // Nobody knows what became of it unless it is answered.
+        let cut = tokio::spawn(async move { claim.send().await.ok()?.json::<Value>().await.ok() });
+        tokio::time::sleep(Duration::from_millis(round as u64 % 9)).await;
+        drop(server);
+        let given = cut.await.unwrap().map(|answer| answer["task"]["id"].clone());
+        server = serve(folder.path());
+        let task = standfast_testkit::until_found("it is claimed, or has failed", async || {
+            let task = server.task(id).await;
+            (task["status"] != "pending").then_some(task)
+        })
+        .await;
+        let events = server.look(&format!("/api/v1/runs/{id}/events")).await.to_string();
+        let count = |kind: &str| events.matches(&format!(r#""type":"{kind}""#)).count();
+        if task["status"] == "claimed" {
+            assert_eq!((count("run.claimed"), count("run.ended")), (1, 0), "{round}: {events}");
+            assert!(given.is_none_or(|given| given == id), "{round}: {task}");
+        } else {
+            assert_eq!(task["status"], "failed", "{round}");
+            assert!(text(&task["error"]["message"]).contains("taskTtl"), "{round}: {task}");
+            assert_eq!((count("run.claimed"), count("run.ended")), (0, 1), "{round}: {events}");
+            assert!(given.is_none_or(|given| given.is_null()), "{round}: {task}");
+        }
+        assert!(server.claim(&json!({"agentId": "v"})).await.is_null(), "{round}: {task}");
+        if task["status"] == "claimed" {
+            // So that the end of its lease is nothing to the rounds after this one.
+            let cancelled = server.post(&format!("/support/tasks/{id}/cancel"), &json!({})).await;
+            assert_eq!(cancelled.status, 200, "{round}: {cancelled:?}");
+        }
+    }
 }

@@ -27,8 +27,12 @@ fn statuses(answers: &[Answer]) -> Vec<u16> {
 async fn a_task_is_claimed_once() {
     let (_folder, server) = plain();
     let server = Arc::new(server);
-    let tasks: Vec<Value> = (0..40).map(|n| json!({"type": "t", "payload": n})).collect();
-    server.post("/support/tasks/batch", &json!({"tasks": tasks})).await;
+    let many = rounds(40);
+    let tasks: Vec<Value> = (0..many).map(|n| json!({"type": "t", "payload": n})).collect();
+    for batch in tasks.chunks(100) {
+        let added = server.post("/support/tasks/batch", &json!({"tasks": batch})).await;
+        assert_eq!(added.status, 201, "{added:?}");
+    }
     let workers = (0..8).map(|n| {
         let server = server.clone();
         tokio::spawn(async move {
@@ -46,8 +50,8 @@ async fn a_task_is_claimed_once() {
     for worker in workers.collect::<Vec<_>>() {
         all.extend(worker.await.unwrap());
     }
-    assert_eq!((all.len(), all.iter().collect::<BTreeSet<_>>().len()), (40, 40));
-    assert_eq!(server.get("/support/stats").await.body["claimed"], 40);
+    assert_eq!((all.len(), all.iter().collect::<BTreeSet<_>>().len()), (many, many));
+    assert_eq!(server.get("/support/stats").await.body["claimed"], many);
 }
 
 /// C36, I2: two answers at once: one counts, the other gets a conflict.

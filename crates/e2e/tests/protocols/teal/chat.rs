@@ -278,6 +278,16 @@ async fn the_client_chooses_how_long_to_wait() {
     assert_eq!(working.headers["location"], format!("{task}/response"));
     assert_eq!(working.headers["retry-after"], "1");
     assert_eq!(working.body["request_id"], paused["request_id"]);
+    // `Prefer` says the same; what it says wrongly decides nothing.
+    let other = server.paused("ops").await;
+    let url = format!("{BASE}/resume/{}", text(&other["request_id"]));
+    let approve = r#"{"action": "approve"}"#;
+    let wrong = server.send("POST", &url, &[("prefer", "wait=soon")], approve).await;
+    assert_eq!(wrong.status, 400, "{wrong:?}");
+    assert_eq!(server.task("ops", &other["task_id"]).await["status"], "Paused");
+    let preferred = server.send("POST", &url, &[("prefer", "respond-async, wait=1")], approve).await;
+    assert_eq!((preferred.status, &preferred.body["task_id"]), (202, &other["task_id"]), "{preferred:?}");
+    assert!(preferred.body["response_url"].is_string(), "{preferred:?}");
     let path = |url: &Value| text(url).strip_prefix(base.as_str()).unwrap().to_owned();
     let response = path(&working.body["response_url"]);
     let still = server.get(&format!("{response}?wait=0")).await;
@@ -285,6 +295,7 @@ async fn the_client_chooses_how_long_to_wait() {
     let wrong = server.get(&format!("{response}?wait=soon")).await;
     assert_eq!(wrong.status, 400, "{wrong:?}");
     let stream = path(&working.body["stream_url"]);
+    elsewhere.until(2).await;
     let (streamed, answered, ()) = tokio::join!(server.get(&stream), server.get(&response), async {
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         elsewhere.answer();
@@ -292,7 +303,45 @@ async fn the_client_chooses_how_long_to_wait() {
     assert_eq!((answered.status, &answered.body["output"]), (200, &json!("done")), "{answered:?}");
     assert!(streamed.text.contains("event: final-response"), "{}", streamed.text);
     assert_eq!(server.get(&response).await.body, answered.body, "asked again, it is told again");
-    assert_eq!(elsewhere.got(), ["/a"], "one request, one call");
+    assert_eq!(elsewhere.got(), ["/a", "/a"], "one request, one call");
     let foreign = server.get(&response.replace("/ops/", "/nobody/")).await;
     assert_eq!(foreign.status, 404);
+}
+
+/// S1-20, C11: chat is waited for as long as the client says, too; whoever goes on by GET gets the answer of the run that their
+/// message began, and there is no other.
+#[tokio::test]
+async fn a_chat_that_is_not_waited_for_begins_one_run() {
+    let elsewhere = Elsewhere::slow().await;
+    let folder = Folder::new(&elsewhere, &[("ops", &[Line::Asks(&["/a"]), Line::Says("done")])], "");
+    let config = std::fs::read_to_string(folder.config()).unwrap();
+    let free = config.replace("http_request: {", "http_request: {requires_approval: false, ");
+    std::fs::write(folder.config(), free).unwrap();
+    let server = folder.serve();
+    let (plain, waits) = (format!("{BASE}/ops"), format!("{BASE}/ops?wait=1"));
+    let preferring = |value: &'static str| vec![("prefer", value)];
+    let ways = [
+        ("s-1", &waits, Vec::new(), 202),
+        ("s-2", &plain, preferring("respond-async, wait=1"), 202),
+        ("s-3", &plain, preferring("wait=soon"), 400),
+    ];
+    let mut working = Vec::new();
+    for (session, path, headers, status) in ways {
+        let mut said = says("please");
+        said["session_id"] = json!(session);
+        let answer = server.send("POST", path, &headers, &said.to_string()).await;
+        assert_eq!(answer.status, status, "{session}: {answer:?}");
+        working.push((session, answer.body["response_url"].clone()));
+    }
+    elsewhere.until(2).await;
+    elsewhere.answer();
+    for (session, response) in &working[..2] {
+        let done = server.get(text(response)).await;
+        assert_eq!((done.status, &done.body["output"]), (200, &json!("done")), "{session}: {done:?}");
+    }
+    for (session, runs) in [("s-1", 1), ("s-2", 1), ("s-3", 0)] {
+        let listed = server.get(&format!("/api/v1/runs?agent=ops&session={session}")).await.body;
+        assert_eq!(listed["runs"].as_array().map(Vec::len), Some(runs), "{session}: {listed}");
+    }
+    assert_eq!(elsewhere.got(), ["/a", "/a"], "one request, one call");
 }
