@@ -63,7 +63,7 @@ mod tests {
         std::fs::write(&list, "one==1").unwrap();
         let installs = Cell::new(0);
         let install = |version: &str| {
-            let stamp = PackageStamp::of(&packages, version.as_bytes(), &[list.clone()]).unwrap();
+            let stamp = PackageStamp::of(&packages, version.as_bytes(), std::slice::from_ref(&list)).unwrap();
             let done = stamp.install(|| {
                 installs.set(installs.get() + 1);
                 std::fs::create_dir_all(&packages)?;
@@ -79,7 +79,7 @@ mod tests {
         std::fs::remove_dir_all(&packages).unwrap();
         assert_eq!((install("2"), install("2")), (4, 4), "the packages were deleted");
         std::fs::write(&list, "one==3").unwrap();
-        let stamp = PackageStamp::of(&packages, b"2", &[list.clone()]).unwrap();
+        let stamp = PackageStamp::of(&packages, b"2", std::slice::from_ref(&list)).unwrap();
         assert!(stamp.install(|| bail!("no network")).is_err());
         std::fs::write(&list, "one==2").unwrap();
         assert_eq!(install("2"), 5, "a failed install leaves nothing that counts");
