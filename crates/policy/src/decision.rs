@@ -4,6 +4,7 @@
 //! does, against the default alone. In `observe` mode rules change nothing, and what they would have done is said beside it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use standfast_core::hold::{Demand, Escalation, HoldTerms as CoreTerms, OnDeny, OnTimeout, Risk, Stakes};
 use standfast_core::name::RuleId;
@@ -41,7 +42,7 @@ pub struct MatchedRule {
     /// What it does here.
     pub effect: Effect,
     /// Why, as the file says it.
-    pub because: Option<String>,
+    pub because: Option<Arc<str>>,
 }
 
 /// What a policy says of a call.
@@ -56,7 +57,7 @@ pub struct Decision {
     /// The rules that decided: those that matched with the effect, or the default.
     pub decided_by: Vec<RuleId>,
     /// Why, in the words of the rules that decided.
-    pub because: Vec<String>,
+    pub because: Vec<Arc<str>>,
     /// How bad it can get; the worst that a matching rule says.
     pub risk: Option<Risk>,
     /// Whether it can be undone; no as soon as one matching rule says so.
@@ -241,26 +242,23 @@ impl Policy {
     fn said(&self, found: &[(usize, Effect)]) -> Vec<MatchedRule> {
         let said = found.iter().filter_map(|(no, effect)| {
             let head = self.head(*no)?;
-            if head.says_nothing_else && head.effect == *effect {
-                return Some(MatchedRule { rule: head.id.clone(), effect: *effect, because: None });
-            }
-            Some(matched(self.rules().get(*no)?, *effect))
+            let because = if head.effect == *effect {
+                head.because.clone()
+            } else {
+                Some(unevaluated(&self.rules().get(*no)?.rule))
+            };
+            Some(MatchedRule { rule: head.id.clone(), effect: *effect, because })
         });
         said.collect()
     }
 }
 
-fn matched(rule: &CheckedRule, effect: Effect) -> MatchedRule {
-    let because = if effect == rule.effect {
-        rule.rule.because.clone()
-    } else {
-        Some(format!("the expression of rule `{}` could not be evaluated", rule.rule.id))
-    };
-    MatchedRule { rule: rule.id.clone(), effect, because }
+fn unevaluated(rule: &Rule) -> Arc<str> {
+    format!("the expression of rule `{}` could not be evaluated", rule.id).into()
 }
 
 fn named(rule: &str, effect: Effect, because: &str) -> Option<MatchedRule> {
-    Some(MatchedRule { rule: RuleId::new(rule).ok()?, effect, because: Some(because.to_owned()) })
+    Some(MatchedRule { rule: RuleId::new(rule).ok()?, effect, because: Some(because.into()) })
 }
 
 /// The strictest wins. The default speaks where no rule does, and wherever it is stricter and no allow rule answers it: so a
@@ -440,7 +438,8 @@ impl Decision {
     pub fn hold_terms(&self, now: Timestamp) -> CoreTerms {
         let deadlines = self.terms.deadlines(now);
         let until = |at: Timestamp| Millis((at.0 - now.0).max(1));
-        let (because, risk, reversible) = (self.because.clone(), self.risk, self.reversible);
+        let because = self.because.iter().map(ToString::to_string).collect();
+        let (risk, reversible) = (self.risk, self.reversible);
         CoreTerms {
             on_deny: self.terms.on_deny,
             on_timeout: self.terms.on_timeout,

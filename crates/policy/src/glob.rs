@@ -4,9 +4,18 @@
 //! is a path that means something else than it says is [`is_roundabout`]; what that does to a rule is `matcher.rs`.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+/// Three bytes in a row.
+pub(crate) type Trigram = [u8; 3];
+
+/// All of a text.
+pub(crate) fn trigrams(text: &str) -> BTreeSet<Trigram> {
+    text.as_bytes().windows(3).filter_map(|three| three.try_into().ok()).collect()
+}
 
 /// A pattern with wildcards.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -76,6 +85,19 @@ impl Glob {
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.begins
+    }
+
+    /// What every text that it matches ends with.
+    #[must_use]
+    pub fn suffix(&self) -> &str {
+        &self.ends
+    }
+
+    /// Three bytes in a row, all that are in every text that it matches.
+    pub(crate) fn trigrams(&self) -> BTreeSet<Trigram> {
+        let char_of = |part: &Part| if let Part::Char(c) = part { Some(*c) } else { None };
+        let runs = self.parts.split(|part| char_of(part).is_none());
+        runs.flat_map(|run| trigrams(&run.iter().filter_map(char_of).collect::<String>())).collect()
     }
 
     /// A text that it matches.
@@ -271,7 +293,8 @@ mod tests {
             let chars: Vec<char> = text.chars().collect();
             prop_assert_eq!(glob.matches(&text), slowly(&glob.parts, &chars));
             if glob.matches(&text) {
-                prop_assert!(text.starts_with(glob.prefix()));
+                prop_assert!(text.starts_with(glob.prefix()) && text.ends_with(glob.suffix()));
+                prop_assert!(glob.trigrams().is_subset(&trigrams(&text)));
             }
         }
     }

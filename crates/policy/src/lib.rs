@@ -24,6 +24,7 @@ pub mod hours;
 mod index;
 pub mod matcher;
 pub mod matching;
+mod patterns;
 pub mod policy;
 mod prepared_policy;
 pub mod problem;

@@ -3,6 +3,8 @@
 //! A rule's conditions come to one truth value. An allow counts only if all of them hold beyond doubt; a hold or deny counts
 //! unless one of them certainly does not. How rules combine is `decision.rs`.
 
+use std::sync::Arc;
+
 use standfast_core::approver::{Approver, Membership};
 use standfast_core::digest::Digest;
 use standfast_core::name::{AgentName, RuleId, ToolName};
@@ -77,12 +79,14 @@ impl RuleOutcome {
     }
 }
 
-/// What most rules of a long list are: a name and an effect, side by side in memory.
+/// What most rules of a long list are: a name, an effect and a reason, side by side in memory.
 #[derive(Debug)]
 pub(crate) struct RuleHead {
     pub(crate) id: RuleId,
     pub(crate) effect: Effect,
-    /// No reason, terms, approvers, times, keys, budgets or calls before the call.
+    /// Why, as the file says it.
+    pub(crate) because: Option<Arc<str>>,
+    /// No terms, approvers, times, keys, budgets or calls before the call.
     pub(crate) says_nothing_else: bool,
 }
 
@@ -103,9 +107,15 @@ impl RuleHead {
             examples: written.examples.clone(),
             counterexamples: written.counterexamples.clone(),
             position: written.position,
+            because: written.because.clone(),
             ..Rule::default()
         };
-        RuleHead { id: rule.id.clone(), effect: rule.effect, says_nothing_else: *written == bare }
+        RuleHead {
+            id: rule.id.clone(),
+            effect: rule.effect,
+            because: written.because.as_deref().map(Arc::from),
+            says_nothing_else: *written == bare,
+        }
     }
 }
 
