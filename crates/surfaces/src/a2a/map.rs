@@ -26,6 +26,7 @@ use standfast_engine::UnreadableRun;
 use super::error::A2aError;
 use super::wire::{self, Role, TaskState};
 use crate::http::rfc3339;
+use crate::labels::closure;
 
 pub(super) use prompt::{listed, prompt};
 
@@ -216,7 +217,7 @@ fn said(place: TaskIds<'_>, envelope: &Envelope, events: &[Envelope]) -> Option<
             if let Some(word) = undecided(&resolved.resolution) {
                 // Nobody decided: it is shown as what it is.
                 let data = wire::Part::data(&ClosureData { decision: word, hold_id: hold.to_string() });
-                let text = closed_text(resolved, events.iter()).map(wire::Part::text);
+                let text = closure(resolved, events.iter()).map(wire::Part::text);
                 return Some(place.agent(id, text.into_iter().chain([data]).collect()));
             }
             let by = envelope.actor.user()?;
@@ -281,7 +282,7 @@ fn denial(progressed: &CallProgressed, events: &[Envelope]) -> Option<wire::Part
 pub(super) fn denials(before: &[Envelope], append: &[Envelope]) -> Vec<wire::Part> {
     let of_event = |envelope: &Envelope| {
         if let Event::HoldResolved(resolved) = &envelope.event {
-            closed_text(resolved, before.iter().chain(append)).map(wire::Part::text)
+            closure(resolved, before.iter().chain(append)).map(wire::Part::text)
         } else if let Event::CallProgressed(progressed) = &envelope.event {
             denial(progressed, append)
         } else {
@@ -363,35 +364,6 @@ fn undecided(resolution: &Resolution) -> Option<&'static str> {
         | Resolution::Deny { .. }
         | Resolution::Answer { .. }
         | Resolution::Fail { .. } => None,
-    }
-}
-
-/// What followers get of a hold that ended without its call going on; none when it goes on.
-fn closed_text<'a>(
-    resolved: &HoldResolved,
-    events: impl DoubleEndedIterator<Item = &'a Envelope>,
-) -> Option<String> {
-    let call = resolved.hold.call;
-    let asked = |envelope: &'a Envelope| {
-        if let Event::ModelReplied(replied) = &envelope.event {
-            replied.reply.calls.iter().find(|asked| asked.no == call)
-        } else if let Event::CallProposed(proposed) = &envelope.event {
-            Some(&proposed.call).filter(|asked| asked.no == call)
-        } else {
-            None
-        }
-    };
-    let tool = events.rev().find_map(asked).map(|asked| &asked.tool);
-    let what = tool.map_or("what was asked".to_owned(), |tool| format!("the call of {tool}"));
-    match &resolved.resolution {
-        Resolution::Deny { reason } => {
-            let why = reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"));
-            Some(format!("Denied: {what} was not executed{why}"))
-        }
-        Resolution::Expire => Some(format!("Expired: nobody decided about {what} in time")),
-        Resolution::Withdraw => Some(format!("Withdrawn: {what} is no longer waited for")),
-        Resolution::Supersede => Some(format!("Superseded: a newer message took the place of {what}")),
-        Resolution::Approve { .. } | Resolution::Answer { .. } | Resolution::Fail { .. } => None,
     }
 }
 

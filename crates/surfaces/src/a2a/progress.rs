@@ -56,7 +56,7 @@ pub(super) struct Change {
     pub(super) state: TaskState,
     /// What it says; a question is asked by whoever can look at the holds.
     pub(super) says: StatusText,
-    /// What did not go on, where it is said beside a question.
+    /// What did not go on, where it is said beside a question or beside the last words.
     pub(super) denials: Vec<wire::Part>,
 }
 
@@ -108,7 +108,6 @@ impl Progress {
 
     fn tell(&mut self, below: &[HoldKind], words: AppendWords) -> Option<Change> {
         let AppendWords { spoke, denials } = words;
-        let says_something = spoke || !denials.is_empty();
         let run = self.run.as_ref()?;
         let seq = run.state.seq;
         let state = map::state(status(run), below);
@@ -126,7 +125,8 @@ impl Progress {
         };
         let asks = !asked.is_empty() || matches!(state, TaskState::InputRequired | TaskState::AuthRequired);
         let now = ReportedState { state, asked };
-        if self.shown.as_ref() == Some(&now) && !(says_something && state == TaskState::Working) {
+        let is_news = !denials.is_empty() || (spoke && state == TaskState::Working);
+        if self.shown.as_ref() == Some(&now) && !is_news {
             return None;
         }
         let was_over = self.shown.as_ref().is_some_and(|shown| shown.state.is_terminal());
@@ -138,11 +138,12 @@ impl Progress {
         let place = TaskIds::of(run);
         let mut beside = Vec::new();
         let message = if state.is_terminal() {
+            beside = denials;
             map::last_words(place, &self.events)
         } else if asks {
             beside = denials;
             None
-        } else if says_something {
+        } else if spoke || !denials.is_empty() {
             let reply = if spoke { map::last_reply(place, &self.events) } else { None };
             let id = MessageId { run: self.id, seq };
             let message = reply.unwrap_or_else(|| place.agent(id, Vec::new()));

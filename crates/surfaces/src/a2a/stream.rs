@@ -13,7 +13,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use standfast_core::event::{Envelope, Event as CoreEvent};
 use standfast_core::hold::HoldKind;
-use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::id::{HoldId, MessageId, RunId, Seq};
 use standfast_core::run::Run;
 use standfast_engine::{EngineError, Follower, IdempotencyKey, ShownHolds, Step};
 use tokio::sync::watch;
@@ -24,7 +24,7 @@ use super::map::{self, TaskIds};
 use super::operations::{HISTORY, OperationContext};
 use super::progress::{Change, Progress, StatusText};
 use super::wire::{
-    Artifact, Message, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
+    Artifact, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
     TaskStatusUpdateEvent,
 };
 use crate::http::{INVALID, Stay, rfc3339};
@@ -440,20 +440,28 @@ fn shut_out(why: &'static str) -> A2aError {
 /// What a change is sent as: what the task made, then where it stands.
 pub(super) fn updates(run: &Run, change: Change, question: Option<Message>) -> Vec<StreamResponse> {
     let answer = answer(&change);
-    let message = match change.says {
+    let said = match change.says {
         StatusText::Nothing => None,
         StatusText::Message(message) => Some(*message),
-        StatusText::Question => question.map(|question| {
-            let parts = question.parts.into_iter().chain(change.denials).collect();
-            Message { parts, ..question }
-        }),
+        StatusText::Question => question,
     };
+    let message = beside(run, change.seq, said, change.denials);
     let (task_id, context_id) = (run.facts.id.to_string(), run.facts.session.to_string());
     let (message, timestamp) = (message.and_then(map::spoken), rfc3339(run.state.at));
     let status = TaskStatus { state: change.state, message, timestamp };
     let update = TaskStatusUpdateEvent { task_id, context_id, status };
     let answer = answer.map(|artifact| made(run, artifact, Chunk::Whole));
     answer.into_iter().chain([StreamResponse::StatusUpdate(Box::new(update))]).collect()
+}
+
+/// What is said, and behind it what did not go on; that alone where nothing else is said.
+fn beside(run: &Run, seq: Seq, said: Option<Message>, denials: Vec<Part>) -> Option<Message> {
+    if denials.is_empty() {
+        return said;
+    }
+    let id = MessageId { run: run.facts.id, seq };
+    let message = said.unwrap_or_else(|| TaskIds::of(run).agent(id, Vec::new()));
+    Some(Message { parts: message.parts.into_iter().chain(denials).collect(), ..message })
 }
 
 /// Frames as server-sent events; `write` says what a frame looks like in its binding.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::a2a::server::{Server, asked, decides, demo, replies, says};
+use crate::a2a::server::{Server, asked, configured, decides, demo, replies, says, state};
 
 /// One event of a stream: its id, its name and what it says.
 #[derive(Debug, Clone, PartialEq)]
@@ -214,4 +214,106 @@ async fn a_stream_says_when_nothing_was_decided() {
     assert_eq!(all_told(&events), ["task INPUT_REQUIRED"]);
     let parts = events[0].data["task"]["status"]["message"]["parts"].as_array().unwrap();
     assert!(parts.last().unwrap()["text"].as_str().unwrap().starts_with("Nothing was decided"));
+}
+
+/// How a hold ends without its call going on.
+#[derive(Debug, Clone, Copy)]
+enum HoldEnd {
+    Denied(&'static str),
+    Expired,
+    TaskCanceled,
+    Superseded,
+}
+
+impl HoldEnd {
+    async fn happens(self, server: &Server, task: &str, events: &[Event]) {
+        let question = &events.last().unwrap().data["statusUpdate"];
+        let (path, body) = match self {
+            HoldEnd::Denied(reason) => {
+                let hold = asked(question)[0]["hold_id"].as_str().unwrap().to_owned();
+                let denial =
+                    json!({"resolution": "deny", "reason": Some(reason).filter(|reason| !reason.is_empty())});
+                (format!("/api/v1/holds/{hold}/resolve"), denial)
+            }
+            HoldEnd::Expired => return,
+            HoldEnd::TaskCanceled => (format!("/v1/agents/kept/tasks/{task}:cancel"), json!({})),
+            HoldEnd::Superseded => {
+                let message = json!({"input": {"parts": [{"text": "Never mind"}]}, "on_hold": "supersede"});
+                (format!("/api/v1/runs/{task}/messages"), message)
+            }
+        };
+        let answer = server.post(&path, &body).await;
+        assert_eq!(answer.status, 200, "{self:?}: {answer:?}");
+    }
+}
+
+/// S0-30, S3-27, C7: what was denied, expired, was withdrawn or superseded is said as what it is, also where the task ends with it:
+/// on the streams of 1.0, of the dialect and of 0.3, and in the history; never as the result.
+#[tokio::test]
+async fn how_a_hold_ended_is_always_told() {
+    const DENIED: &str = "Denied: the call of write_file was not executed";
+    const EXPIRED: &str = "Expired: nobody decided about the call of write_file in time";
+    const WITHDRAWN: &str = "Withdrawn: the call of write_file is no longer waited for";
+    const SUPERSEDED: &str = "Superseded: a newer message took the place of the call of write_file";
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        "replies:\n- calls: [{tool: write_file, arguments: {path: a.txt, content: x}}]\n- text: All done.\n";
+    std::fs::write(folder.path().join("s.yaml"), script).unwrap();
+    let agent = |name: &str, task: &str| {
+        format!("  {name}: {{llm: s, tools: [write_file], a2a: {{v03_card: true}}, task: {task}}}\n")
+    };
+    let agents = [
+        agent("kept", "{}"),
+        agent("strict", "{hitl: {on_deny: cancel}}"),
+        agent("hasty-deny", "{input_timeout: 1, hitl: {on_timeout: deny}}"),
+        agent("hasty-fail", "{input_timeout: 1, hitl: {on_timeout: fail}}"),
+        agent("hasty-cancel", "{input_timeout: 1, hitl: {on_timeout: cancel}}"),
+    ];
+    let config = format!("llms: {{s: {{type: scripted, script: s.yaml}}}}\nagents:\n{}", agents.concat());
+    let server = configured(folder.path(), &config);
+    for (agent, end, comes_to, text) in [
+        ("kept", HoldEnd::Denied("not now"), "COMPLETED", DENIED),
+        ("strict", HoldEnd::Denied(""), "CANCELLED", DENIED),
+        ("strict", HoldEnd::Denied("not now"), "CANCELLED", DENIED),
+        ("hasty-deny", HoldEnd::Expired, "COMPLETED", EXPIRED),
+        ("hasty-fail", HoldEnd::Expired, "FAILED", EXPIRED),
+        ("hasty-cancel", HoldEnd::Expired, "CANCELLED", EXPIRED),
+        ("kept", HoldEnd::TaskCanceled, "CANCELLED", WITHDRAWN),
+        ("kept", HoldEnd::Superseded, "COMPLETED", SUPERSEDED),
+    ] {
+        let path = format!("/v1/agents/{agent}");
+        let body = json!({"message": says("go")});
+        let stream = Reader::open(&server, "POST", &format!("{path}/message:stream"), &[], Some(&body)).await;
+        let events = stream.rest().await;
+        let (task, cursor) =
+            (events[0].data["task"]["id"].as_str().unwrap(), events[0].id.as_deref().unwrap());
+        end.happens(&server, task, &events).await;
+        for (path, version) in [
+            (format!("{path}/tasks/{task}:subscribe"), "1.0"),
+            (format!("{path}/tasks/{task}:subscribe"), ""),
+            (format!("{path}/v1/tasks/{task}:subscribe"), ""),
+        ] {
+            let headers = [("a2a-version", version), ("last-event-id", cursor)];
+            let events = Reader::open(&server, "GET", &path, &headers, None).await.rest().await;
+            let said = |event: &&Event| event.data.to_string().contains(text);
+            let telling: Vec<&Event> = events.iter().skip(1).filter(said).collect();
+            assert_eq!(telling.len(), 1, "{agent}, {end:?}, version {version:?}: {events:#?}");
+            assert!(telling[0].data.to_string().contains("TASK_STATE_"), "not as the result: {telling:?}");
+            // The only member of the wire that says what a task came to.
+            if comes_to != "COMPLETED" {
+                assert_eq!(telling[0], events.last().unwrap(), "{agent}, {end:?}, version {version:?}");
+            }
+        }
+        let task = server.until(agent, task, &format!("TASK_STATE_{comes_to}")).await;
+        let history = task["history"].to_string();
+        match end {
+            HoldEnd::Denied(reason) => {
+                assert!(history.contains(r#""decision":"deny""#) && history.contains(reason), "{history}");
+            }
+            HoldEnd::Expired | HoldEnd::TaskCanceled | HoldEnd::Superseded => {
+                assert!(history.contains(text), "{agent}, {end:?}: {history}");
+            }
+        }
+        assert!(!task["artifacts"].to_string().contains(text), "{}", state(&task));
+    }
 }

@@ -84,8 +84,11 @@ async fn an_approval_against_expiry() {
             409 => late += 1,
             _ => panic!("{answer:?}"),
         }
-        let status = server.task("ops", &paused["task_id"]).await["status"].clone();
-        assert_eq!(status, if answer.status == 200 { "Completed" } else { "Failed" });
+        let task = server.task("ops", &paused["task_id"]).await;
+        let is_expired = answer.status != 200;
+        assert_eq!(task["status"], if is_expired { "Failed" } else { "Completed" });
+        let told = trail(&task).into_iter().filter(|line| line.contains("Expired: nobody decided about"));
+        assert_eq!(told.count(), usize::from(is_expired), "{task}");
     }
     assert_eq!(elsewhere.got().len(), taken);
     assert!(taken >= 1 && late >= 1, "{taken} taken, {late} late");

@@ -13,6 +13,7 @@ use standfast_core::time::Timestamp;
 
 use super::{TaskLog, function_call, is_asked, shown, task_status};
 use crate::http::rfc3339;
+use crate::labels::closure;
 use crate::teal::wire::{
     AgentTask, AgentTaskItem, ContentType, Decision, FunctionResult, MultiModalItem, Role,
 };
@@ -83,6 +84,8 @@ impl Trail<'_> {
             Event::HoldResolved(resolved) => {
                 if let Some(action) = self.action(envelope, &resolved.resolution) {
                     self.decide(envelope, resolved.hold, (action, resolved.late));
+                } else if let Some(closed) = closure(resolved, self.told.log.iter()) {
+                    self.add(envelope, Role::Assistant, text(closed));
                 }
             }
             Event::CallFinished(finished) => {
