@@ -5,7 +5,7 @@
 
 use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::HoldKind;
+use standfast_core::hold::{Hold, HoldKind};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 use standfast_engine::HoldView;
@@ -63,14 +63,17 @@ impl HoldNotice {
         let (whole, is_asked) = (is_whole(view, bytes), row.kind == HoldKind::Input);
         let decided = row.closed.as_ref().map(|closed| {
             let how = labels::decision(Some(row.kind), closed.how);
-            format!("{how} by {} at {}.", labels::actor(&closed.by), instant(closed.at))
+            let late = if view.late { " (late)" } else { "" };
+            format!("{how} by {} at {}{late}.", labels::actor(&closed.by), instant(closed.at))
         });
         let mut facts = vec![
             ("Agent", row.agent.to_string()),
             ("Started by", run.owner.to_string()),
             ("Opened", instant(row.opened_at)),
         ];
-        facts.extend(row.expires_at.filter(|_| decided.is_none()).map(|at| ("Deadline", instant(at))));
+        let expired = row.expired_at.map(|at| ("Expired", format!("{}, {}", instant(at), late_until(view))));
+        let deadline = expired.or_else(|| Some(("Deadline", instant(row.expires_at?))));
+        facts.extend(deadline.filter(|_| decided.is_none()));
         if let Some(risk) = view.risk {
             facts.push(("Risk", labels::risk(risk).to_owned()));
         }
@@ -82,7 +85,7 @@ impl HoldNotice {
                 }
                 None => title(view),
             },
-            news: decided.clone().unwrap_or_else(|| asking(event).to_owned()),
+            news: decided.clone().unwrap_or_else(|| asking(event, view)),
             facts,
             reason: ask.reason.clone().filter(|_| decided.is_none()),
             question: inline(&ask.question).filter(|_| whole),
@@ -112,8 +115,8 @@ pub(crate) fn prefix(event: &Envelope) -> &'static str {
     }
 }
 
-fn asking(event: &Envelope) -> &'static str {
-    match &event.event {
+fn asking(event: &Envelope, view: &HoldView) -> String {
+    let news = match &event.event {
         Event::HoldReminded(_) => "This is still pending.",
         Event::HoldEscalated(_) => "Nobody has decided this in time, so you are asked as well.",
         Event::HoldEdited(edited) if edited.asked_again => {
@@ -122,9 +125,17 @@ fn asking(event: &Envelope) -> &'static str {
         Event::HoldEdited(_) => {
             "The arguments were changed. Links of earlier mails are for what was asked before."
         }
-        Event::HoldExpired(_) => "It has expired. It can still be decided.",
+        Event::HoldExpired(_) => return format!("It has expired, and {}.", late_until(view)),
         _ => "Your decision is needed.",
-    }
+    };
+    news.to_owned()
+}
+
+/// What a decision about an expired hold is worth, and until when.
+fn late_until(view: &HoldView) -> String {
+    let until = view.open.as_ref().and_then(Hold::grace_ends_at);
+    let until = until.map_or_else(String::new, |until| format!(" until {}", instant(until)));
+    format!("a late decision still counts{until}")
 }
 
 /// What is asked, in a line.

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod discord;
+mod late;
 mod outbox;
 mod rooms;
 mod slack;

@@ -429,3 +429,24 @@ fn channels_that_cannot_work_are_refused() {
         assert!(checked.status.code() == Some(1) && said.contains(wrong), "{config}: {said}");
     }
 }
+
+/// C7: a mail about a hold that has expired says until when a late decision still counts, and the mail about that decision says that it
+/// was late.
+#[tokio::test]
+async fn a_mail_says_what_is_late() {
+    let task = "{input_timeout: 1, hitl: {on_timeout: keep, expiry_grace: 2d}}";
+    let site = Site::new("plain", SCRIPT, ", on: [expired, resolved]", task);
+    let run = site.server.send("ops");
+    let hold = text(&run["holds"][0]["id"]).to_owned();
+    let expired = site.mails.mail(1);
+    assert_eq!(expired.header("subject"), "Expired: Approve execute_command?");
+    let said = "It has expired, and a late decision still counts until ";
+    assert!(expired.text.contains(said) && expired.html.contains(said), "{}", expired.text);
+    assert!(expired.text.contains("Expired") && !expired.text.contains("Deadline"), "{}", expired.text);
+    let http = Http::new(&site.server.base);
+    let path = format!("/api/v1/holds/{hold}/resolve");
+    let decided = http.post(&path, &json!({"resolution": "approve"})).await;
+    assert_eq!(decided.body["hold"]["late"], true, "{decided:?}");
+    let late = site.mails.mail(2);
+    assert!(late.text.contains("Approved by local at ") && late.text.contains(" UTC (late)."), "{}", late.text);
+}
