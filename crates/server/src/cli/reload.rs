@@ -13,9 +13,13 @@ use standfast_engine::settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::data;
+use super::known_configuration::KnownConfiguration;
 
 /// How often the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How often in a row it cannot be read before that is said: an editor may be about to put a new file in the place of the old one.
+const FAILURES_TOLD: u32 = 3;
 
 /// What a reload must leave as it is.
 #[derive(Debug, Clone)]
@@ -52,7 +56,9 @@ pub(super) async fn keep_up(
     overrule: impl Fn(&mut Settings) -> Result<(), String>,
 ) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut seen = fixed.file.clone();
+    let (mut seen, mut failures) = (fixed.file.clone(), 0);
+    let known = KnownConfiguration::below(&fixed.around.data);
+    known.note(engine, seen.as_deref()).await;
     loop {
         let is_asked = tokio::select! {
             _ = hangup.recv() => true,
@@ -60,8 +66,20 @@ pub(super) async fn keep_up(
             () = news(fixed) => true,
             () = tokio::time::sleep(LOOK_EVERY) => false,
         };
-        // An editor may be about to put a new file in the place of the old one.
-        let Ok(now) = std::fs::read(path) else { continue };
+        let now = match std::fs::read(path) {
+            Ok(now) => now,
+            Err(error) => {
+                failures += 1;
+                if is_asked || failures == FAILURES_TOLD {
+                    tracing::error!(
+                        "config: the configuration cannot be read, the old one stays in use: {error}"
+                    );
+                    seen = None;
+                }
+                continue;
+            }
+        };
+        failures = 0;
         if !is_asked && seen.as_ref() == Some(&now) {
             continue;
         }
@@ -72,6 +90,7 @@ pub(super) async fn keep_up(
                 let agents = agents.join(", ");
                 engine.reload(settings);
                 tracing::info!(agents, "config: configuration reloaded");
+                known.note(engine, seen.as_deref()).await;
                 if !restart.is_empty() {
                     let keys = restart.join(", ");
                     tracing::warn!(
