@@ -283,8 +283,8 @@ fn too_many(limit: &Limit, seconds: u32) -> Problem {
     problem.with(details)
 }
 
-/// Whether a request decides a hold, or says who is asked about it. Messages of A2A and MCP may decide as well: what they say
-/// is read later than this.
+/// Whether a request decides a hold, or says who is asked about it. Clicks in chats do, and all come from the addresses of the chat's
+/// provider. Messages of A2A may decide as well: what they say is read later than this.
 fn is_decision(method: &Method, path: &str) -> bool {
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return false;
@@ -293,6 +293,7 @@ fn is_decision(method: &Method, path: &str) -> bool {
     let mut next = || parts.next().unwrap_or_default();
     match (next(), next(), next(), next(), next()) {
         ("approve" | "review" | "link", _, _, _, _)
+        | ("chat", "slack" | "discord", _, _, _)
         | ("api", "v1", "holds", _, _)
         | ("sessions" | "inboxes", _, "holds", _, _)
         | ("tealagents", "v1alpha1", "resume", _, _) => true,
@@ -430,6 +431,9 @@ mod tests {
             ("/approve/hold_1", true),
             ("/review", true),
             ("/link/abc", true),
+            ("/chat/slack/ops", true),
+            ("/chat/discord/ops", true),
+            ("/chat/account/token", false),
             ("/sessions/s/holds/h", true),
             ("/inboxes/i/holds/h", true),
             ("/api/inboxes/i/tasks/t/resume", true),
