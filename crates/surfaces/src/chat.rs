@@ -11,6 +11,8 @@ mod card;
 mod clicks;
 mod discord;
 mod discord_clicks;
+#[cfg(test)]
+mod display;
 mod rooms;
 mod slack;
 mod slack_clicks;

@@ -115,7 +115,7 @@ async fn tell(
 }
 
 /// What a message about a hold says.
-fn of_hold(notice: &HoldNotice, view: &HoldView, decide: Option<DecideInChat>) -> Value {
+pub(super) fn of_hold(notice: &HoldNotice, view: &HoldView, decide: Option<DecideInChat>) -> Value {
     let mut lines = vec![escaped(&notice.news)];
     lines.extend(
         notice.reason.as_ref().map(|reason| format!("Why it is held: {}", escaped(&cut(reason, 600)))),

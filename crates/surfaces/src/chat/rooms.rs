@@ -15,7 +15,7 @@ use standfast_engine::{Delivery, DeliveryPayload, DeliveryRequest, ReceiverKind,
 use super::call::{self, Call};
 use super::{card, template};
 use crate::http::rfc3339;
-use crate::labels::hidden_characters::visible;
+use crate::labels::hidden_characters::{escaped_json, visible};
 use crate::labels::notice::{HoldNotice, prefix};
 
 /// Bytes of arguments and question that a message shows where it shows them.
@@ -152,7 +152,8 @@ impl Message {
             WebhookFormat::Json => self.everything(room.shows_arguments),
         };
         let headers = vec![("content-type", "application/json".to_owned())];
-        let (url, body) = (room.url.0.clone(), body.to_string());
+        // What is hidden in a value stays what it is, and is seen by whoever looks at the text.
+        let (url, body) = (room.url.0.clone(), escaped_json(&body.to_string()).into_owned());
         Call { method: Method::POST, url, headers, body, id: self.id.clone() }
     }
 
@@ -235,4 +236,47 @@ pub(super) fn cut(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(most - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use standfast_engine::settings::ChannelSecret;
+
+    use super::super::display::{assert_nothing_is_hidden, corpus, notice};
+    use super::*;
+    use crate::labels::hidden_characters::is_hidden_in_lines;
+
+    fn bodies(message: &Message) -> Vec<(WebhookFormat, String)> {
+        let formats = [WebhookFormat::Card, WebhookFormat::Text, WebhookFormat::Content, WebhookFormat::Json];
+        let sent = |format| {
+            let url = ChannelSecret("https://chat.example/x".into());
+            let room = WebhookRoom { url, format, text: None, shows_arguments: true };
+            (format, message.to_address(&room).body)
+        };
+        formats.map(sent).into()
+    }
+
+    /// T17: of 300 strings nothing is hidden in any format, nor in a topic. As JSON for programs a value is what it is, written with
+    /// escapes.
+    #[test]
+    fn t17_300_strings_show_what_they_are_in_rooms() {
+        let token = Some(ChannelSecret("tk_x".into()));
+        let topic = NtfyTopic { server: "https://n.example".into(), topic: "t".into(), token, text: None };
+        for text in corpus() {
+            let (id, event) = ("1".to_owned(), "hold.opened".to_owned());
+            let at = Timestamp(0);
+            let message = Message { id, notice: notice(&text), event, hold: None, thread: None, at };
+            for (format, body) in bodies(&message) {
+                assert!(!body.contains(is_hidden_in_lines), "{text:?}: {body}");
+                let read: Value = serde_json::from_str(&body).unwrap();
+                if format == WebhookFormat::Json {
+                    assert_eq!(read["reason"], *text);
+                } else {
+                    assert_nothing_is_hidden(&read, &text);
+                }
+            }
+            let topic = serde_json::from_str(&message.to_topic(&topic).body).unwrap();
+            assert_nothing_is_hidden(&topic, &text);
+        }
+    }
 }

@@ -256,7 +256,7 @@ fn text(page: &MailPage) -> String {
     parts.extend(page.link.iter().map(|link| {
         format!(
             "Decide as {} (opening the page decides nothing; pass the link on to nobody):\n{link}",
-            page.person
+            visible(&page.person)
         )
     }));
     parts.extend(page.page.iter().map(|page| format!("Sign in and see everything:\n{page}")));
@@ -302,5 +302,36 @@ mod tests {
         assert!(html.contains("href=\"https:&#x2f;&#x2f;a.example&#x2f;link&#x2f;x\""), "{html}");
         let text = text(&page);
         assert!(text.contains("https://a.example/link/x") && text.contains("⟨U+202E⟩"), "{text}");
+    }
+    /// T17: of 300 strings nothing is hidden in the text of a mail, its HTML or its subject, and nothing of them is markup.
+    #[test]
+    fn t17_300_strings_show_what_they_are_in_a_mail() {
+        use crate::labels::hidden_characters::{is_hidden, is_hidden_in_lines};
+        let corpus = include_str!("../../../testkit/corpus/display.jsonl");
+        let strings: Vec<(String, usize)> =
+            corpus.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(strings.len() >= 300, "{}", strings.len());
+        for (odd, hidden) in &strings {
+            let page = MailPage {
+                title: odd.clone(),
+                news: odd.clone(),
+                facts: vec![("Agent", odd.clone())],
+                reason: Some(odd.clone()),
+                question: Some(odd.clone()),
+                tool: Some(odd.clone()),
+                arguments: Some(odd.clone()),
+                is_cut: false,
+                holds: vec![(odd.clone(), "https://a.example/approve/x".into())],
+                link: Some("https://a.example/link/x".into()),
+                page: None,
+                person: odd.clone(),
+            };
+            let (text, subject) = (text(&page), line(odd));
+            let html = MAILS.text("mail.html", &page).unwrap();
+            assert!(!subject.contains(is_hidden), "{odd:?}: {subject:?}");
+            assert!(!text.contains(is_hidden_in_lines), "{odd:?}: {text:?}");
+            assert!(!html.contains(is_hidden_in_lines), "{odd:?}: {html:?}");
+            assert!(html.matches("⟨U+").count() >= 8 * hidden, "{odd:?}: {html:?}");
+        }
     }
 }
