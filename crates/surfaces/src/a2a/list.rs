@@ -113,3 +113,32 @@ fn instant(text: &str) -> Result<Timestamp, A2aError> {
     let why = "must be an instant in UTC, as 2026-11-15T11:32:00.000Z";
     parse_rfc3339(text).ok_or_else(|| A2aError::invalid("statusTimestampAfter", why))
 }
+
+#[cfg(test)]
+mod tests {
+    use standfast_core::id::StorageKind;
+    use standfast_core::name::Tenant;
+    use standfast_testkit::damage::each_text;
+
+    use super::*;
+
+    /// T31: a page token is a place that this server could have written, or none; one that is read and written again is the same place.
+    #[test]
+    fn t31_any_page_token_is_a_place_or_none() {
+        let run = |n| RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(n), [3; 5]);
+        let written = |at: i64, id: RunId| BASE64_URL_SAFE_NO_PAD.encode(format!("{at}.{id}"));
+        let at = 1_762_000_000_000;
+        let mut taken = 0;
+        let mut read = |token: &str| {
+            let Ok((Timestamp(at), id)) = place(token) else { return };
+            taken += 1;
+            assert_eq!(place(&written(at, id)).unwrap(), (Timestamp(at), id), "{token}");
+        };
+        each_text(&[&written(at, run(at)), &written(0, run(5)), "", "a.b"], 40_000, &mut read);
+        // What stands in it, damaged before it is written.
+        each_text(&[&format!("{at}.{}", run(at)), &format!("-1.{}", run(5))], 40_000, |text| {
+            read(&BASE64_URL_SAFE_NO_PAD.encode(text));
+        });
+        assert!(taken > 50, "{taken}");
+    }
+}

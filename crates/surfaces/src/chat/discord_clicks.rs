@@ -157,6 +157,7 @@ fn is_signature(key: &[u8; 32], at: &str, body: &[u8], signature: &str) -> bool 
 #[cfg(test)]
 mod tests {
     use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+    use standfast_testkit::damage::{each, each_text};
 
     use super::*;
 
@@ -184,5 +185,25 @@ mod tests {
             letters[at_letter] = if letters[at_letter] == b'0' { b'1' } else { b'0' };
             assert!(!is_signature(&key, at, body, &String::from_utf8(letters).unwrap()), "{at_letter}");
         }
+    }
+    /// T31: headers and bodies with things wrong in them are signed only where nothing is different.
+    #[test]
+    fn t31_what_discord_signed_and_was_damaged_is_not_signed() {
+        let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+        let key: [u8; 32] = pair.public_key().as_ref().try_into().unwrap();
+        let (at, body) = ("1800000000", b"{\"type\":1}".as_slice());
+        let signature = pair.sign(&[at.as_bytes(), body].concat());
+        let signature: String = signature.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut signed = 0;
+        each_text(&[&signature, at], 4_000, |text| {
+            let is_signed = is_signature(&key, at, body, text);
+            assert_eq!(is_signed, text == signature, "{text}");
+            assert_eq!(is_signature(&key, text, body, &signature), text == at, "{text}");
+            signed += usize::from(is_signed);
+        });
+        assert!(signed > 0);
+        each(&[body], 4_000, |damaged| {
+            assert_eq!(is_signature(&key, at, damaged, &signature), damaged == body);
+        });
     }
 }

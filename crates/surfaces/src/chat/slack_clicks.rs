@@ -163,11 +163,14 @@ async fn take(
             tracing::warn!(
                 channel = channel.name,
                 why = failure.why,
-                "chats: whoever clicked could not be told why not"
+                "chats: could not explain to the user why the click was refused"
             );
         }
         Err(_) => {
-            tracing::warn!(channel = channel.name, "chats: whoever clicked could not be told why not in time")
+            tracing::warn!(
+                channel = channel.name,
+                "chats: explaining to the user why the click was refused timed out"
+            )
         }
     }
 }
@@ -231,6 +234,8 @@ fn form_of(body: &[u8]) -> Option<Vec<(String, String)>> {
 
 #[cfg(test)]
 mod tests {
+    use standfast_testkit::damage::{each, each_text};
+
     use super::*;
 
     const SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
@@ -271,6 +276,25 @@ mod tests {
         // The time and the body cannot be cut elsewhere.
         let moved = format!("{AT}:token");
         assert!(!is_signature(SECRET, &moved, &BODY.as_bytes()[6..], SIGNATURE));
+    }
+
+    /// T31: headers and bodies with things wrong in them are signed only where nothing is different, and no body makes its reader panic.
+    #[test]
+    fn t31_what_slack_signed_and_was_damaged_is_not_signed() {
+        let (mut signed, mut read) = (0, 0);
+        each_text(&[SIGNATURE, AT, "v0=00", "1531420619"], 8_000, |text| {
+            let is_signed = is_signature(SECRET, AT, BODY.as_bytes(), text);
+            assert_eq!(is_signed, text == SIGNATURE, "{text}");
+            assert_eq!(is_signature(SECRET, text, BODY.as_bytes(), SIGNATURE), text == AT, "{text}");
+            signed += usize::from(is_signed);
+        });
+        let click =
+            b"payload=%7B%22type%22%3A%22block_actions%22%2C%22user%22%3A%7B%22id%22%3A%22U1%22%7D%7D";
+        each(&[BODY.as_bytes(), click], 8_000, |body| {
+            assert_eq!(is_signature(SECRET, AT, body, SIGNATURE), body == BODY.as_bytes());
+            read += usize::from(payload_of(body).is_some());
+        });
+        assert!(signed > 0 && read > 50, "{signed} {read}");
     }
 
     /// T13: who clicked is what Slack names by ids; a form with two payloads says nothing.

@@ -49,8 +49,62 @@ fn a_standard_webhook_is_checked() {
         (id, at.as_str(), "v2,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", BODY),
         (id, at.as_str(), right, br#"{"test":2432232314}"#),
         (id, at.as_str(), right, b""),
+        (id, at.as_str(), right, b"{\"test\": 2432232314}\n"),
+        (id, at.as_str(), right, b" {\"test\": 2432232314}"),
+        (id, "+1614265330", right, BODY),
+        (id, "01614265330", right, BODY),
+        (id, " 1614265330", right, BODY),
+        (id, "1614265330.0", right, BODY),
+        (id, "1614265330000", right, BODY),
+        (id, "-1614265330", right, BODY),
+        (id, "9223372036854775808", right, BODY),
+        ("msg_p5jXN8AQM9LWM0D4loKWxJek ", at.as_str(), right, BODY),
+        ("MSG_P5JXN8AQM9LWM0D4LOKWXJEK", at.as_str(), right, BODY),
+        (id, at.as_str(), "v1, g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", BODY),
+        (id, at.as_str(), "V1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", BODY),
+        (id, at.as_str(), "v1=g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", BODY),
+        (id, at.as_str(), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE", BODY),
+        (id, at.as_str(), "v1,g0hM9SsE-OTPJTGt_tmIKtSyZlE3uFJELVlNIOLJ1OE=", BODY),
+        (id, at.as_str(), "v1,AAAA,v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", BODY),
     ] {
         assert!(!checked(&standard(id, at, signatures), body, 0), "{id} {at} {signatures}");
+    }
+    // The secret in its other spelling, beside a new one, and others.
+    let keyed = |secrets: &[&str]| {
+        let secrets: Vec<String> = secrets.iter().map(|secret| (*secret).to_owned()).collect();
+        verify(&standard(id, &at, right), BODY, &secrets, now(0)).is_ok()
+    };
+    assert!(keyed(&[SECRET]) && keyed(&["whsec_bmV3", &format!("whsec_{SECRET}")]));
+    assert!(!keyed(&["whsec_bmV3"]) && !keyed(&[&SECRET.to_lowercase()]) && !keyed(&[""]) && !keyed(&[]));
+}
+
+/// T10, T31: with any one bit of a header or of the body changed nothing is signed any more.
+#[test]
+fn t10_no_bit_of_a_standard_webhook_can_change() {
+    let (id, at) = ("msg_p5jXN8AQM9LWM0D4loKWxJek", AT.to_string());
+    let right = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+    let changed = |good: &[u8]| -> Vec<Vec<u8>> {
+        let bits = (0..good.len() * 8).map(|bit| {
+            let mut bytes = good.to_vec();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            bytes
+        });
+        bits.collect()
+    };
+    let texts = |good: &str| changed(good.as_bytes()).into_iter().filter_map(|it| String::from_utf8(it).ok());
+    let is_right = |signature: &Signature, body: &[u8]| verify(signature, body, &secrets(), now(0)).is_ok();
+    assert!(is_right(&standard(id, &at, right), BODY));
+    for id in texts(id) {
+        assert!(!is_right(&standard(&id, &at, right), BODY), "{id}");
+    }
+    for at in texts(&at) {
+        assert!(!is_right(&standard(id, &at, right), BODY), "{at}");
+    }
+    for signature in texts(right) {
+        assert!(!is_right(&standard(id, &at, &signature), BODY), "{signature}");
+    }
+    for body in changed(BODY) {
+        assert!(!is_right(&standard(id, &at, right), &body), "{body:?}");
     }
 }
 
