@@ -140,7 +140,7 @@ async function identities(browser) {
   const config = join(folder, 'standfast.yaml');
   writeFileSync(config, `
 llms: {plain: {type: scripted, script: plain.yaml}, form: {type: scripted, script: form.yaml}}
-server: {auth: {api_keys: true}, links: {key: 'a key of links that is long enough', sign_in: none}}
+server: {auth: {api_keys: true}, links: {key: 'a key of links that is long enough', sign_in: none, issue_by_admin: true}}
 people: {alice: {groups: [ops]}}
 session_stores: {main: {backend: sql, sql: {driver: sqlite, database: ./kept.db}}}
 tools: {write_file: {type: write_file, requires_approval: true}, suspend: {type: suspend-for-input}}

@@ -35,7 +35,7 @@ agents: {{ops: {{llm: script, session_store: db, approvers: ['group:ops', 'user:
 }
 
 fn links(key: &str, rest: &str) -> String {
-    format!("{{links: {{key: '{key}', sign_in: none{rest}}}}}")
+    format!("{{links: {{key: '{key}', sign_in: none, issue_by_admin: true{rest}}}}}")
 }
 
 struct Site {
@@ -360,6 +360,34 @@ async fn t7_a_link_can_need_a_sign_in() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     assert_eq!(state().await, "completed");
+}
+
+/// T12: whoever configures does not thereby decide: with `sign_in: none` an admin is not handed a link of somebody else, by the API or the
+/// command line, and none is recorded as issued; one for themselves they are. With a sign-in a link is no use to others, so they get it.
+#[tokio::test]
+async fn t12_an_admin_is_not_handed_what_lets_them_decide_as_somebody_else() {
+    let people = "{alice: {groups: [ops]}, local: {groups: [ops]}}";
+    let site = Site::new(&format!("{{links: {{key: '{FIRST}', sign_in: none}}}}"), people);
+    let (run, hold) = site.held();
+    let http = Http::new(&site.server.base);
+    let issue = async |user: &str| {
+        let body = json!({"for": user}).to_string();
+        let headers = [("content-type", "application/json")];
+        http.send("POST", &format!("/api/v1/holds/{hold}/link"), &headers, &body).await
+    };
+    let refused = issue("alice").await;
+    assert!(refused.status == 403 && refused.text.contains("issue_by_admin"), "{}", refused.text);
+    assert!(!refused.text.contains("/link/"), "{}", refused.text);
+    let mut program = standfast();
+    let said = program.args(["holds", "link", &hold, "--for", "alice", "--server", &site.server.base]);
+    let said = said.output().unwrap();
+    assert!(!said.status.success() && said.stdout.is_empty(), "{said:?}");
+    assert_eq!(site.status(&run), "held");
+    let own = issue("local").await;
+    assert_eq!(own.status, 201, "{}", own.text);
+    let database = rusqlite::Connection::open(site.folder.path().join("kept.db")).unwrap();
+    let count = "SELECT count(*) FROM audit WHERE entry LIKE '%link.issued%'";
+    assert_eq!(database.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
 }
 
 /// What does not go together is a mistake of the file.

@@ -3,8 +3,8 @@
 //!
 //! Each request begins as a good one: keys, cookies, signatures, JSON, A2A, MCP, ids of events, cursors, links, forms, gRPC. Then
 //! bytes of it are flipped, cut, repeated and mixed with others (`standfast_testkit::damage`). The same requests in every run;
-//! `STANDFAST_FUZZ_CASES` asks more of them, `STANDFAST_FUZZ_SEED` others. T31, T37: the parsers themselves are shown many more, in
-//! the files `strangers.rs` of the surfaces.
+//! `STANDFAST_FUZZ_CASES` asks more of them, `STANDFAST_FUZZ_SEED` others. T31, T37: most parsers themselves are shown many more, in
+//! the files `strangers.rs` of the surfaces and beside page tokens and signatures of chats. No engine looks which code a case reaches.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -29,7 +29,7 @@ people: {ann: {}}
 server:
   public_url: http://127.0.0.1:9
   auth: {api_keys: true}
-  links: {key: a key of links that is long enough to be one, sign_in: none}
+  links: {key: a key of links that is long enough to be one, sign_in: none, issue_by_admin: true}
   webhooks: {key: a key of webhooks that is long enough to be one}
 ";
 

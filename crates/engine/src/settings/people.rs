@@ -88,6 +88,8 @@ pub struct ApprovalLinks {
     pub expires: Millis,
     /// Whether its holder must have signed in as well.
     pub sign_in: LinkSignIn,
+    /// Who hands out links that are enough to decide by.
+    pub bearers: BearerLinks,
 }
 
 impl ApprovalLinks {
@@ -112,4 +114,13 @@ pub enum LinkSignIn {
     Required,
     /// Whoever has the link decides as that person.
     None,
+}
+
+/// Who hands out links with which whoever has them decides as their person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BearerLinks {
+    /// Channels alone, to the person: whoever configures does not thereby decide.
+    ToPerson,
+    /// Administrators are handed them as well, whomever they are for.
+    ToAdmins,
 }

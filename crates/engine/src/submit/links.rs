@@ -17,7 +17,7 @@ use crate::log::{Log, needs};
 use crate::nodes::{LINK_LEVEL, Nodes};
 use crate::reads::Reads;
 use crate::secrets::ApprovalLink;
-use crate::settings::{ApprovalLinks, LinkSignIn};
+use crate::settings::{ApprovalLinks, BearerLinks, LinkSignIn};
 
 /// Why no link was issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +34,12 @@ pub enum LinkError {
     /// Nobody of this name is configured.
     #[error("{0} is not among the people of the configuration; add them below people:")]
     NoSuchPerson(UserId),
+    /// Whoever has it would decide as somebody else.
+    #[error(
+        "with server.links.sign_in: none whoever has a link decides as {0}, so only {0} is handed it, by a channel; \
+         configure their mail, set sign_in: required, or set server.links.issue_by_admin: true to hand it to admins"
+    )]
+    NotForAdmins(UserId),
     /// There is nothing left to decide.
     #[error("this hold already has a decision")]
     Decided,
@@ -106,7 +112,8 @@ impl Links {
         Links { host: log.host.clone(), log, reads, nodes }
     }
 
-    /// Issues a link to an open hold for one person. For administrators: whoever has it may decide as that person.
+    /// Issues a link to an open hold for one person. For administrators, who are not handed what lets them decide as somebody else
+    /// unless the configuration says so.
     pub async fn issue(
         &self,
         who: &Principal,
@@ -122,6 +129,10 @@ impl Links {
         let Some(person) = settings.person(&who.tenant, &audience) else {
             return Err(LinkError::NoSuchPerson(audience));
         };
+        let is_handed_over = links.sign_in == LinkSignIn::None && audience != who.user;
+        if is_handed_over && links.bearers == BearerLinks::ToPerson {
+            return Err(LinkError::NotForAdmins(audience));
+        }
         if self.nodes.feature_level() < LINK_LEVEL {
             return Err(LinkError::OlderNode);
         }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use standfast_core::name::{BadName, GroupName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::secrets::LinkKeys;
-use standfast_engine::settings::{Absence, ApprovalLinks, ConfiguredPerson, LinkSignIn, NotifyWishes};
+use standfast_engine::settings::{
+    Absence, ApprovalLinks, BearerLinks, ConfiguredPerson, LinkSignIn, NotifyWishes,
+};
 
 use standfast_surfaces::http::parse_rfc3339;
 use standfast_surfaces::jwt::SignInSettings;
@@ -75,6 +77,10 @@ pub(super) fn links(said: &file::Links) -> ApprovalLinks {
         sign_in: match said.sign_in {
             Some(file::LinkSignIn::None) => LinkSignIn::None,
             Some(file::LinkSignIn::Required) | None => LinkSignIn::Required,
+        },
+        bearers: match said.issue_by_admin {
+            Some(true) => BearerLinks::ToAdmins,
+            Some(false) | None => BearerLinks::ToPerson,
         },
     }
 }

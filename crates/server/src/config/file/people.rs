@@ -94,6 +94,10 @@ pub struct Links {
     /// Whether a link counts only for somebody who has signed in as its person, or for whoever has it.
     #[schemars(extend("default" = "required"))]
     pub sign_in: Option<LinkSignIn>,
+    /// Whether admins are handed links for others with `sign_in: none`, by which they decide as those. Otherwise only channels hand
+    /// such links out, each to its person.
+    #[schemars(extend("default" = false))]
+    pub issue_by_admin: Option<bool>,
 }
 
 /// Whether whoever opens a link must have signed in.

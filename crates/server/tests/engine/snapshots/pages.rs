@@ -9,7 +9,7 @@ use standfast_core::id::HoldId;
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::time::Millis;
 use standfast_engine::secrets::{LinkKeys, SigningKey};
-use standfast_engine::settings::{ApprovalLinks, ConfiguredPerson, LinkSignIn, Settings};
+use standfast_engine::settings::{ApprovalLinks, BearerLinks, ConfiguredPerson, LinkSignIn, Settings};
 
 use super::{Call, Server};
 use crate::agent;
@@ -28,7 +28,8 @@ pub(super) fn settings(settings: &mut Settings, call: Call) {
     };
     settings.people.insert(alice.clone(), person);
     let keys = LinkKeys::of_texts("a key of links that is long enough", []);
-    settings.links = Some(ApprovalLinks { keys, expires: Millis::hours(1), sign_in: LinkSignIn::None });
+    let (sign_in, bearers) = (LinkSignIn::None, BearerLinks::ToAdmins);
+    settings.links = Some(ApprovalLinks { keys, expires: Millis::hours(1), sign_in, bearers });
     settings.webhooks.key = Some(SigningKey::new([7; 32]));
     let mut ops = (*settings.agents[&agent()]).clone();
     ops.approvers.named = Some([Approver::Owner, Approver::User(alice)].into());
