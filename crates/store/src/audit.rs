@@ -13,13 +13,15 @@ use standfast_core::digest::{self, Digest};
 use standfast_core::event::Envelope;
 use standfast_core::id::{HoldId, HoldKey, RunId, Seq};
 use standfast_core::link::{Contents, FIRST_PREVIOUS, Link};
+use standfast_core::name::Tenant;
 use standfast_core::project::{self, HoldRow, Phase};
 use standfast_core::run::{FOLD_VERSION, Run, status};
 use standfast_core::time::Timestamp;
 
 use crate::columns::{self, Record};
 use crate::error::StoreError;
-use crate::query::AuditEntry;
+use crate::pipeline::taken_for_good;
+use crate::query::{AuditEntry, KeyRecord};
 
 /// What was looked at and what was wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -149,6 +151,7 @@ pub(crate) trait Evidence {
     fn blob(&self, run: RunId, digest: Digest) -> Result<Option<String>, StoreError>;
     fn columns(&self, run: RunId) -> Result<StoredColumns, StoreError>;
     fn holds(&self, run: RunId) -> Result<Vec<StoredHold>, StoreError>;
+    fn key(&self, tenant: &Tenant, key: &str) -> Result<Option<KeyRecord>, StoreError>;
 }
 
 /// Columns of a run that are made from its fold, and by which it is listed.
@@ -452,10 +455,29 @@ fn wrong_with_rows(
     if !known.definitions.contains(&(tenant.to_owned(), pinned)) {
         return Ok(Some(format!("the definition {pinned} that it is pinned to is missing or was changed")));
     }
+    if let Some(wrong) = wrong_keys(evidence, &stored.facts.tenant, run, events)? {
+        return Ok(Some(wrong));
+    }
     for name in events.iter().flat_map(|envelope| envelope.event.blobs()) {
         let value = evidence.blob(run, name.digest)?;
         if value.is_none_or(|value| digest::of_bytes(value.as_bytes()) != name.digest) {
             return Ok(Some(format!("the large value {} is missing or changed", name.digest)));
+        }
+    }
+    Ok(None)
+}
+
+/// The first key that a start took for good and that is not there any more, or another's: what it counts would be taken again.
+fn wrong_keys(
+    evidence: &dyn Evidence,
+    tenant: &Tenant,
+    run: RunId,
+    events: &[Envelope],
+) -> Result<Option<String>, StoreError> {
+    for (key, owner) in taken_for_good(run, events) {
+        let found = evidence.key(tenant, &key)?;
+        if found.is_none_or(|found| found.run != run || found.request != owner) {
+            return Ok(Some(format!("it took `{key}`, and the row that says so is missing or changed")));
         }
     }
     Ok(None)

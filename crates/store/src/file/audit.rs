@@ -3,6 +3,7 @@
 //! Reads only, without the lock, so that it can look at the folder of a server that is at work: what the journal says of a
 //! file counts before the file. A run that was changed while it was looked at is looked at again.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,7 +15,7 @@ use standfast_core::link::Link;
 use standfast_core::name::Tenant;
 use standfast_core::run::{FOLD_VERSION, Run};
 
-use super::documents::{AuditLine, SealedDocument, SubscriptionDocument};
+use super::documents::{AuditLine, KeyDocument, SealedDocument, SubscriptionDocument, TableLine};
 use super::folder::{FileChange, Folder};
 use super::journal::{ROW_AUDIT, SEALED_AUDIT};
 use super::sessions::SessionFile;
@@ -26,7 +27,7 @@ use crate::audit::{
 use crate::columns;
 use crate::error::StoreError;
 use crate::memory::state::RunDocument;
-use crate::query::AuditEntry;
+use crate::query::{AuditEntry, KeyRecord};
 use crate::row_audit::{NO_METADATA, RowAudit, RowEntry, RowEvidence, RowKind, wrong_rows};
 
 /// How often it is said how far it is.
@@ -96,6 +97,8 @@ struct Snapshot {
     /// The version of the files.
     format: u32,
     newer: HashMap<String, Vec<FileChange>>,
+    /// The keys of each tenant, once somebody asked for one.
+    keys: OnceCell<HashMap<[String; 2], KeyRecord>>,
 }
 
 impl Snapshot {
@@ -110,7 +113,7 @@ impl Snapshot {
         for change in found.changes {
             newer.entry(change.path().to_owned()).or_default().push(change);
         }
-        Ok(Snapshot { folder, format: found.format, newer })
+        Ok(Snapshot { folder, format: found.format, newer, keys: OnceCell::new() })
     }
 
     /// Which rows beside the runs its audit speaks of.
@@ -130,6 +133,16 @@ impl Snapshot {
         })?;
         let newer = self.newer.get(path).into_iter().flatten();
         Ok(newer.fold(bytes, |bytes, change| change.made_of(bytes)))
+    }
+
+    fn read_keys(&self) -> Result<HashMap<[String; 2], KeyRecord>, StoreError> {
+        let unreadable = |why: String| StoreError::unavailable(format!("{} is damaged: {why}", paths::KEYS));
+        let rows = TableLine::table(&self.bytes(paths::KEYS)?.unwrap_or_default()).map_err(unreadable)?;
+        let read = |(of, value): (Vec<String>, serde_json::Value)| {
+            let of = <[String; 2]>::try_from(of).ok()?;
+            Some((of, serde_json::from_value::<KeyDocument>(value).ok()?.record()))
+        };
+        Ok(rows.into_iter().filter_map(read).collect())
     }
 
     /// The names in a folder below, also those that only the journal has.
@@ -410,5 +423,16 @@ impl Evidence for Snapshot {
             }
         };
         Ok(document.holds.into_iter().map(hold).collect())
+    }
+
+    fn key(&self, tenant: &Tenant, key: &str) -> Result<Option<KeyRecord>, StoreError> {
+        let keys = match self.keys.get() {
+            Some(keys) => keys,
+            None => {
+                let keys = self.read_keys()?;
+                self.keys.get_or_init(|| keys)
+            }
+        };
+        Ok(keys.get(&[tenant.as_str().to_owned(), key.to_owned()]).cloned())
     }
 }

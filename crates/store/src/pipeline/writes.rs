@@ -8,6 +8,7 @@
 use standfast_core::approver::Approver;
 use standfast_core::budget::BudgetTake;
 use standfast_core::decide::Transition;
+use standfast_core::digest::Digest;
 use standfast_core::effect::EffectClaim;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::grant::{self, GrantUse};
@@ -271,6 +272,19 @@ pub(crate) fn claim_puts(run: &Run, events: &[Envelope]) -> impl Iterator<Item =
         expires_at,
     });
     claims.chain(events.iter().flat_map(move |envelope| take_puts(id, envelope)))
+}
+
+/// The keys that starts took for good, and what each of them says of whose it is.
+pub(crate) fn taken_for_good(run: RunId, events: &[Envelope]) -> impl Iterator<Item = (String, Digest)> {
+    events.iter().flat_map(move |envelope| {
+        let claims = claims(envelope).map(move |(call, key)| (key, EffectClaim::owner(run, call)));
+        let started = if let Event::CallStarted(started) = &envelope.event { Some(started) } else { None };
+        let numbers = started.into_iter().flat_map(move |started| {
+            let owner = EffectClaim::owner(run, started.call);
+            started.takes.iter().flat_map(BudgetTake::numbers).map(move |key| (key, owner))
+        });
+        claims.chain(numbers)
+    })
 }
 
 /// Who may see and decide the holds that these events open or change: these people, and whoever the events name.

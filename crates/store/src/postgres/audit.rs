@@ -10,6 +10,7 @@ use std::sync::Arc;
 use standfast_core::digest::Digest;
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Secret, Seq};
 use standfast_core::link::Link;
+use standfast_core::name::Tenant;
 use standfast_core::run::Run;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::Row;
@@ -28,7 +29,7 @@ use crate::audit::{
 };
 use crate::columns::{self, CorruptRow, Record};
 use crate::error::StoreError;
-use crate::query::AuditEntry;
+use crate::query::{AuditEntry, KeyRecord};
 use crate::row_audit::{Adoption, RowAudit, RowEntry, RowEvidence, RowKind, wrong_rows};
 
 /// Runs listed at once.
@@ -476,5 +477,9 @@ impl Evidence for RunAsOf<'_> {
         let rows = self.runtime.block_on(self.pool.read(HOLDS, &[&Bytes16::from(run)]))?;
         let holds = rows.iter().map(|row| stored_hold(run, row)).collect::<Result<_, CorruptRow>>();
         holds.map_err(|corrupt| corrupt.of(run))
+    }
+
+    fn key(&self, tenant: &Tenant, key: &str) -> Result<Option<KeyRecord>, StoreError> {
+        self.runtime.block_on(read::find_key(self.pool, tenant, key))
     }
 }

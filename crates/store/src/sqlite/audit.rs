@@ -24,7 +24,7 @@ use crate::audit::{
 };
 use crate::columns::{self, CorruptRow, Record};
 use crate::error::StoreError;
-use crate::query::AuditEntry;
+use crate::query::{AuditEntry, KeyRecord};
 use crate::row_audit::{Adoption, RowEntry, RowEvidence, RowKind, wrong_rows};
 
 /// Rows of runs and entries that are read at once.
@@ -465,5 +465,9 @@ impl Evidence for ReadSession<'_> {
             Ok(holds)
         };
         read().map_err(|corrupt| corrupt.of(run))
+    }
+
+    fn key(&self, tenant: &Tenant, key: &str) -> Result<Option<KeyRecord>, StoreError> {
+        self.find_key(tenant, key)
     }
 }
