@@ -23,6 +23,7 @@ use super::EngineError;
 use super::host::Host;
 use super::log::Log;
 use crate::auth::{ApiKey, Identification, IdentityProvider, NotLetIn, Principal, Scope, stands_for};
+use crate::log::refused_sign_ins::RefusedSignIns;
 use crate::settings::Auth;
 
 pub use browser_sessions::{Activity, BrowserSession, SessionSource, SignInView};
@@ -148,6 +149,7 @@ pub struct Identity {
     log: Arc<Log>,
     rows: SessionRows,
     seen_tokens: SeenTokens,
+    refused: RefusedSignIns,
 }
 
 impl Identity {
@@ -157,13 +159,18 @@ impl Identity {
             rows: SessionRows::new(log.clone()),
             log,
             seen_tokens: SeenTokens::default(),
+            refused: RefusedSignIns::default(),
         }
     }
 
-    /// Whom a key stands for; none when it opens nothing.
+    /// Whom a key stands for; none when it opens nothing, which the audit of its tenant then says if it is known whose it is.
     pub async fn identify(&self, key: &ApiKey) -> Result<Option<Principal>, EngineError> {
-        let kept = self.log.store.credential(key.prefix().to_owned()).await?;
-        Ok(kept.and_then(|kept| key.opens(&kept, self.host.clock.now())))
+        let Some(kept) = self.log.store.credential(key.prefix().to_owned()).await? else { return Ok(None) };
+        let who = key.opens(&kept, self.host.clock.now());
+        if who.is_none() {
+            self.refused.record(&self.log, &kept).await;
+        }
+        Ok(who)
     }
 
     /// Whom a token of an identity provider stands for. What a later token says counts for the subscriptions of its holder

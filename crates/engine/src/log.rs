@@ -5,21 +5,26 @@
 //! of it, `relatives.rs` looks at sub-runs and parents, `conversation.rs` says what came
 //! before a run in its session, `tenants.rs` knows whose runs there are, `remains.rs` what stays of
 //! a run that is erased, `lines.rs` what the operator's log says of events, `run_traces.rs` where its spans belong, `link_issues.rs`
-//! and `session_records.rs` what the audit says of approval links and of who signed in.
+//! and `session_records.rs` what the audit says of approval links and of who signed in, `refused_decisions.rs`, `refused_sign_ins.rs` and
+//! `data_reads.rs` of who tried what they may not and of who took data out, `config_changes.rs` of changes of the configuration; `throttle.rs` bounds what somebody can make it say.
 
+pub(crate) mod config_changes;
 mod conversation;
+pub(crate) mod data_reads;
 mod drift;
 mod grants;
 mod jobs;
 mod lines;
 mod link_issues;
 pub(crate) mod refused_decisions;
+pub(crate) mod refused_sign_ins;
 mod relatives;
 mod remains;
 mod run_traces;
 pub(crate) mod session_records;
 mod snapshot;
 mod tenants;
+mod throttle;
 mod views;
 mod visibility;
 

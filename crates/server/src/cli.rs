@@ -24,6 +24,7 @@ mod hook;
 mod inbox;
 mod init;
 mod keys;
+mod known_configuration;
 mod llm;
 mod logging;
 mod mcp;

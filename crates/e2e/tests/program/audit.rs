@@ -2,13 +2,16 @@
 //!
 //! T32: whatever was changed in a stored log, the verifier says so and names the run. `audit/tampered.rs` changes everything
 //! that is made from logs, and what only signed heads notice; `audit/rows.rs` what stands beside the runs,
-//! `audit/sealed.rs` standing approvals, `audit/bundle.rs` the one file that an auditor is given.
+//! `audit/sealed.rs` standing approvals, `audit/bundle.rs` the one file that an auditor is given, `audit/sent.rs` heads that a server
+//! sends on, `audit/entries.rs` what is written of people.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
 mod bundle;
+mod entries;
 mod rows;
 mod sealed;
+mod sent;
 mod tampered;
 
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use axum::response::Response;
 use axum::{Extension, Json};
 use standfast_core::execution_state::ExecutionState;
 use standfast_core::name::{AgentName, SessionId, UserId};
-use standfast_engine::{RestoreError, RestoredState, SessionError, SessionList, SessionName};
+use standfast_engine::{ExportedData, RestoreError, RestoredState, SessionError, SessionList, SessionName};
 
 use super::routes::{ApiResult, CallerOf, DefaultAnswers, PAGE, PAGE_MAX, bad_name, placed};
 use super::{map, wire};
@@ -113,6 +113,8 @@ pub(super) async fn pending(
     let name = name(session, args.agent, args.owner)?;
     let state =
         app.engine.sessions().pending(&who, &name, &run).await.map_err(|error| session_problem(&error))?;
+    let recorded = app.engine.record_export(&who, ExportedData::ExecutionState, 1).await;
+    recorded.map_err(|error| refusal::problem(None, &error))?;
     Ok(Json(wire::ExecutionBody(state)))
 }
 
