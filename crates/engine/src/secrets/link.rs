@@ -14,6 +14,7 @@ use standfast_core::digest::{self, Digest};
 use standfast_core::id::HoldId;
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::time::Timestamp;
+use zeroize::Zeroize as _;
 
 use super::SigningKey;
 
@@ -112,6 +113,12 @@ impl LinkKeys {
         let (id, rest) = Some(token).filter(|token| token.len() <= LONGEST)?.split_once('.')?;
         let (said, signature) = rest.split_once('.')?;
         Some((self.0.iter().find(|key| key.id == id)?, said, signature))
+    }
+}
+
+impl Drop for LinkKey {
+    fn drop(&mut self) {
+        self.bytes.zeroize();
     }
 }
 

@@ -11,6 +11,7 @@ use sha2::Sha256;
 use standfast_core::digest::{self, Digest};
 use standfast_core::name::Tenant;
 use standfast_core::time::Timestamp;
+use zeroize::Zeroize as _;
 
 /// What the secrets of all subscriptions are made from. Never stored in a database, listed or logged.
 ///
@@ -42,7 +43,7 @@ impl SigningKey {
     /// This key, in the place of those.
     #[must_use]
     pub fn after(mut self, previous: impl IntoIterator<Item = SigningKey>) -> SigningKey {
-        let all = previous.into_iter().flat_map(|key| [vec![key.current], key.previous].concat());
+        let all = previous.into_iter().flat_map(|key| [vec![key.current], key.previous.clone()].concat());
         for key in all {
             if key != self.current && !self.previous.contains(&key) {
                 self.previous.push(key);
@@ -118,6 +119,19 @@ fn mac(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { unreachable!("any length is a key") };
     parts.iter().for_each(|part| mac.update(part));
     mac.finalize().into_bytes().to_vec()
+}
+
+impl Drop for SigningKey {
+    fn drop(&mut self) {
+        self.current.zeroize();
+        self.previous.zeroize();
+    }
+}
+
+impl Drop for SigningSecret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
 }
 
 impl fmt::Debug for SigningKey {
