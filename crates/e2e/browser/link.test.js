@@ -2,14 +2,24 @@
 // script. T6, T7: looking decides nothing, the form decides once, and nobody is told the address.
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { AGENTS, script } from './agents.js';
+import { freePort } from './provider.js';
 import { BINARY, launch, Server } from './server.js';
 import { accessible, watch } from './watch.js';
+
+// The mail server of the tests of mail, with the Python that `cargo xtask test` has installed it for.
+const TARGET = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL('../../../target', import.meta.url));
+const PYTHON = join(TARGET, 'mail-server/bin/python');
+const MAIL = fileURLToPath(new URL('../tests/outside/mail', import.meta.url));
 
 let browser;
 let folder;
@@ -27,7 +37,7 @@ beforeEach(async () => {
   writeFileSync(join(folder, 'form.yaml'), script(AGENTS.former(), { text: 'done' }));
   writeFileSync(join(folder, 'standfast.yaml'), `
 llms: {script: {type: scripted, script: script.yaml}, form: {type: scripted, script: form.yaml}}
-server: {links: {key: 'a key of links that is long enough', sign_in: none}}
+server: {links: {key: 'a key of links that is long enough', sign_in: none, issue_by_admin: true}}
 people: {alice: {groups: [ops]}}
 session_stores: {main: {backend: sql, sql: {driver: sqlite, database: ./kept.db}}}
 tools: {write_file: {type: write_file, requires_approval: true}, suspend: {type: suspend-for-input}}
@@ -102,3 +112,72 @@ for (const javaScriptEnabled of [true, false]) {
     await context.close();
   });
 }
+
+/** A mail server that keeps what it takes in a folder, and its port. */
+async function mailServer(mails) {
+  assert.ok(existsSync(PYTHON), `${PYTHON} is missing: \`cargo xtask test\` installs it`);
+  mkdirSync(mails);
+  const child = spawn(PYTHON, [join(MAIL, 'server.py'), 'plain', mails], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const [line] = await once(createInterface({ input: child.stdout }), 'line');
+  return { child, port: Number(line) };
+}
+
+/** The mail with this number as a program of its reader reads it, once it has come. */
+async function mail(mails, no) {
+  const file = join(mails, `${no}.eml`);
+  for (let looks = 0; !existsSync(file); looks += 1) {
+    assert.ok(looks < 1200, `mail ${no} never came`);
+    await pause(50);
+  }
+  return JSON.parse(execFileSync(PYTHON, [join(MAIL, 'read.py'), file]).toString());
+}
+
+test('a phone decides by the link of the mail that it got', async () => {
+  const at = mkdtempSync(join(tmpdir(), 'standfast-mail-'));
+  const mails = join(at, 'mails');
+  const { child, port } = await mailServer(mails);
+  const own = await freePort();
+  mkdirSync(join(at, 'workspace'));
+  const call = JSON.stringify({ path: 'notes.txt', content: 'from a mail' });
+  writeFileSync(join(at, 'script.yaml'), `replies:\n- calls:\n  - {tool: write_file, arguments: '${call}'}\n- text: done\n`);
+  writeFileSync(join(at, 'standfast.yaml'), `
+llms: {script: {type: scripted, script: script.yaml}}
+server:
+  public_url: http://127.0.0.1:${own}
+  links: {key: 'a key of links that is long enough', sign_in: none}
+people: {alice: {mail: alice@example.com, groups: [ops]}}
+channels:
+- {type: mail, from: 'Standfast <approvals@example.com>', host: 127.0.0.1, port: ${port}, tls: 'off'}
+session_stores: {main: {backend: sql, sql: {driver: sqlite, database: ./kept.db}}}
+tools: {write_file: {type: write_file, requires_approval: true}}
+agents: {writer: {llm: script, session_store: main, approvers: ['group:ops'], tools: [write_file], task: {input_timeout: 2h}}}
+`);
+  const sender = new Server('--config', join(at, 'standfast.yaml'));
+  sender.port = own;
+  try {
+    await sender.start();
+    const run = await sender.api('/agents/writer/runs', { input: 'Please', wait: 'settled' });
+    const asked = await mail(mails, 1);
+    const url = asked.text.split('\n').find((line) => line.includes('/link/'));
+    assert.ok(url?.startsWith(sender.base), asked.text);
+    const context = await browser.newContext({ viewport: { width: 375, height: 812 }, isMobile: true, hasTouch: true });
+    const page = watch(await context.newPage(), () => sender.base, troubles);
+    await page.goto(url.trim());
+    await page.getByRole('heading', { name: 'Approve write_file?' }).waitFor();
+    await page.getByText('from a mail').first().waitFor();
+    const width = await page.evaluate('document.documentElement.scrollWidth');
+    assert.ok(width <= 375, `the page is ${width} wide`);
+    assert.equal((await sender.api(`/runs/${run.id}`)).status, 'held', 'looking decides nothing');
+    await page.getByRole('button', { name: /Approve/ }).click();
+    await page.getByText('alice (by link)').waitFor();
+    assert.equal((await sender.api(`/runs/${run.id}`)).status, 'completed');
+    const told = await mail(mails, 2);
+    assert.match(told.text, /by alice \(by link\)/);
+    assert.ok(!told.text.includes('/link/'), told.text);
+    await context.close();
+  } finally {
+    await sender.stop();
+    child.kill('SIGKILL');
+    rmSync(at, { recursive: true, force: true });
+  }
+});
