@@ -21,13 +21,17 @@ use standfast_testkit::{Http, Process, free_port, start, text, until_found};
 use tempfile::TempDir;
 
 /// Secrets of the configuration, which names them by variables: the file itself has none.
-const CONFIGURED: [(&str, &str); 6] = [
+const CONFIGURED: [(&str, &str); 10] = [
     ("CANARY_MODEL", "canary-of-the-model-6f1d"),
     ("CANARY_GATEWAY", "canary-of-the-gateway-2b7c"),
     ("CANARY_WEBHOOKS", "canary-of-the-webhooks-9e04-that-is-long-enough"),
     ("CANARY_LINKS", "canary-of-the-links-51aa-that-is-long-enough"),
     ("CANARY_MAIL", "canary-of-the-mail-c3d8"),
     ("CANARY_TRACES", "canary-of-the-traces-77e2"),
+    ("CANARY_OIDC", "canary-of-the-identity-provider-08fb"),
+    ("CANARY_SLACK", "xoxb-canary-of-slack-41d9"),
+    ("CANARY_CLICKS", "canary-of-the-clicks-d2a6"),
+    ("CANARY_NTFY", "tk_canary-of-ntfy-5ce0"),
 ];
 
 const SCRIPT: &str = "replies:
@@ -44,6 +48,8 @@ struct Site {
     receiver: Receiver,
     /// What traces are sent to.
     collector: Receiver,
+    /// What stands where chats are.
+    chats: Receiver,
     key: String,
     _provider: Fake,
     _upstream: OtherServer,
@@ -76,21 +82,27 @@ impl Site {
             OtherServer::answering(vec![other_server::answer("200 OK", &result.to_string())]).await;
         let receiver = Receiver::new(Mood::Takes).await;
         let collector = Receiver::new(Mood::Takes).await;
+        let chats = Receiver::new(Mood::Takes).await;
         let folder = tempfile::tempdir().unwrap();
-        let (mail, traces) = (free_port(), collector.port);
+        let (mail, traces, issuer) = (free_port(), collector.port, free_port());
+        let api = format!("api_url: 'http://127.0.0.1:{}'", chats.port);
         let config = format!(
             "llms:
   script: {{type: scripted, script: script.yaml}}
   refuses: {{type: openai, model: m, api_key: '${{CANARY_MODEL}}', base_url: '{}'}}
 server:
-  auth: {{api_keys: true}}
+  auth:
+    api_keys: true
+    jwt: {{issuer: 'http://127.0.0.1:{issuer}', audience: standfast, sign_in: {{client_id: standfast, client_secret: '${{CANARY_OIDC}}'}}}}
   public_url: http://127.0.0.1:1
   webhooks: {{key: '${{CANARY_WEBHOOKS}}', allowed_hosts: ['127.0.0.1:{}']}}
-  links: {{key: '${{CANARY_LINKS}}', sign_in: none}}
+  links: {{key: '${{CANARY_LINKS}}', sign_in: none, issue_by_admin: true}}
   traces: {{endpoint: 'http://127.0.0.1:{traces}', headers: {{authorization: 'Bearer ${{CANARY_TRACES}}'}}}}
 people: {{alice: {{mail: alice@example.com}}}}
 channels:
 - {{type: mail, from: approvals@example.com, host: 127.0.0.1, port: {mail}, tls: off, user: standfast, password: '${{CANARY_MAIL}}'}}
+- {{type: slack, room: C0CANARY, token: '${{CANARY_SLACK}}', signing_secret: '${{CANARY_CLICKS}}', team: T1, {api}}}
+- {{type: ntfy, room: canary-topic, token: '${{CANARY_NTFY}}', {api}}}
 gateways:
   web: {{url: 'http://127.0.0.1:{}/mcp', headers: {{Authorization: 'Bearer ${{CANARY_GATEWAY}}'}}}}
 policy: {{rules: [{{id: gateway, allow: 'mcp__web__*', agent: gate}}]}}
@@ -117,7 +129,8 @@ agents:
         let decides = ["keys", "create", "--user", "root", "--scope", "admin"];
         let decides = said_by(&mut standfast(folder.path(), &decides)).trim().to_owned();
         let http = Http::new(&server.base).with_key(&decides);
-        Site { folder, server, http, receiver, collector, key, _provider: provider, _upstream: upstream }
+        let (_provider, _upstream) = (provider, upstream);
+        Site { folder, server, http, receiver, collector, chats, key, _provider, _upstream }
     }
 
     async fn json(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
@@ -158,6 +171,13 @@ agents:
         let headers = [("content-type", "application/x-www-form-urlencoded"), ("accept", "text/html")];
         assert_eq!(anybody.send("POST", &path, &headers, &form).await.status, 303);
         assert_eq!(self.ended(text(&run["id"])).await["status"], "completed");
+        // Chats that are told with tokens, a click that nobody signed, and a sign-in at a provider that is not there.
+        for chat in ["C0CANARY", "canary-topic"] {
+            self.chats.until("a chat is told", |all| all.iter().any(|got| got.text.contains(chat))).await;
+        }
+        let clicked = [("x-slack-request-timestamp", "1"), ("x-slack-signature", "v0=00")];
+        assert_ne!(anybody.send("POST", "/chat/slack/slack", &clicked, "payload=%7B%7D").await.status, 200);
+        assert_ne!(anybody.send("GET", "/sign-in/start?next=%2F", &html, "").await.status, 200);
         // A session of a browser.
         let page = anybody.send("GET", "/sign-in", &html, "").await;
         let cookie = page.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
