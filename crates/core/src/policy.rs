@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strictest_wins_and_is_named() {
+    fn t35_the_strictest_wins_and_is_named() {
         let all = vec![verdict(Effect::Allow, "a"), verdict(Effect::Hold, "h2"), verdict(Effect::Hold, "h1")];
         assert_eq!(combine(all.clone()), (Effect::Hold, vec!["h1".into(), "h2".into()]));
         let banned = all.into_iter().chain([verdict(Effect::Deny, "ban")]).collect();
@@ -236,7 +236,7 @@ mod tests {
 
     /// T36: what nobody judged is held, never allowed.
     #[test]
-    fn a_missing_verdict_holds() {
+    fn t36_a_missing_verdict_holds() {
         assert_eq!(combine(vec![]), (Effect::Hold, vec!["standfast:no-verdict".into()]));
         let other = (CallNo(2), Verdict::new(Effect::Allow, RuleId::new("a").unwrap()));
         assert_eq!(combine(vec![other]).0, Effect::Hold);

@@ -134,7 +134,7 @@ proptest! {
     /// different people as it wants, all of whom saw the arguments of now, and by none before; an edit voids the votes; a denial is
     /// final; whoever counts for no rule, votes twice or saw something else changes nothing.
     #[test]
-    fn votes_and_edits_count_in_any_order(rules in quorums(), actions in actions()) {
+    fn t14_votes_and_edits_count_in_any_order(rules in quorums(), actions in actions()) {
         let (mut scene, hold) = waiting(&rules);
         let mut expected = Expected { rules, revision: 0, agreed: Vec::new(), state: CallState::Held };
         for (no, action) in actions.iter().enumerate() {

@@ -50,7 +50,7 @@ fn rule(judgement: Judgement) -> &'static str {
 
 /// T22: at least 150 ways past a list, none of which runs without a person, as one line or split into words.
 #[test]
-fn no_known_bypass_runs_without_a_person() {
+fn t22_no_known_bypass_runs_without_a_person() {
     let allowed = ["ls", "pwd", "echo", "cat", "git", "npm", "find", "grep", "sort", "head", "wc", "date"];
     let tool = listing(&allowed);
     let corpus = lines(BYPASS);

@@ -152,7 +152,7 @@ async fn directories_are_listed_and_searched_within_limits() {
 /// T25: `..`, absolute paths, the neighbour with the same beginning, links to files and directories, hard links, pipes,
 /// devices, `/proc`: refused by every tool, and nothing outside is read or changed.
 #[tokio::test]
-async fn no_path_leads_out() {
+async fn t25_no_path_leads_out() {
     let place = place();
     symlink(place.at("secret.txt"), place.at("root/soft.txt")).unwrap();
     symlink(place.all.path(), place.at("root/up")).unwrap();

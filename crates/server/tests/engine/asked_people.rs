@@ -179,7 +179,7 @@ async fn what_is_late_is_shown_as_late() {
 
 /// Above the cap a hold is listed and can be decided, and nobody is notified of it.
 #[tokio::test]
-async fn too_many_are_muted_and_none_is_dropped() {
+async fn t27_too_many_are_muted_and_none_is_dropped() {
     let site = Site::new();
     let caps = [
         NotifiedHolds { per_agent: Some(1), per_owner: None },

@@ -154,7 +154,7 @@ async fn a_cancel_of_somebody_who_hung_up_stops_the_tool() {
 /// T2, F18, C35: arguments that were altered where they are stored never run; the run ends and says why, and the
 /// server goes on with everything else.
 #[tokio::test]
-async fn altered_arguments_never_run_and_do_not_stop_the_server() {
+async fn t2_altered_arguments_never_run_and_do_not_stop_the_server() {
     let site = Site::new();
     let first = site.server();
     let (run, other) = (start(&first).await, start(&first).await);

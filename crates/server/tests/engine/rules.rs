@@ -21,7 +21,7 @@ use standfast_engine::auth::{Principal, WhyNot};
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{Agent, Rules};
 use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
-use standfast_engine::{DriftKind, Engine, EngineError, GrantError, GrantRequest};
+use standfast_engine::{Decision, DriftKind, Engine, EngineError, GrantError, GrantRequest};
 use standfast_policy::policy::compile;
 use standfast_policy::read::read;
 
@@ -229,7 +229,7 @@ impl Tool for Balance {
 /// A rule's read-only call is made before people are asked and again before the start; its result is shown, and another one
 /// asks again.
 #[tokio::test]
-async fn a_precondition_is_looked_at_again_before_the_start() {
+async fn t4_a_precondition_is_looked_at_again_before_the_start() {
     let site = Site::new();
     let section = json!({"rules": [{
         "id": "look", "hold": "delete_file",
@@ -266,7 +266,13 @@ async fn a_precondition_is_looked_at_again_before_the_start() {
     let view = engine.reads().hold(&who("alice"), second).await.unwrap();
     assert!(view.ask.stakes.findings[0].result.ends_with("has 8"));
     assert!(view.ask.warning.unwrap().contains("is different now"));
-    assert_eq!(approve(&engine, &who("alice"), run).await, Ok(Answer::Done));
+    assert_eq!(view.row.revision, 1);
+    let blind = approve(&engine, &who("alice"), run).await;
+    assert!(matches!(blind, Err(EngineError::Refused(Refusal::MustRepeatDigest { .. }))), "{blind:?}");
+    let seen = |revision| Decision { revision: Some(revision), ..decision(second, Choice::Approve) };
+    let stale = engine.submit().decide(&who("alice"), seen(0)).await;
+    assert!(matches!(stale, Err(EngineError::Refused(Refusal::Stale { .. }))), "{stale:?}");
+    assert_eq!(engine.submit().decide(&who("alice"), seen(1)).await, Ok(Answer::Done));
     until(&engine, run, COMPLETED).await;
     assert_eq!(site.effects().len(), 1);
     assert_eq!(asked.load(Ordering::SeqCst), 3);

@@ -380,10 +380,10 @@ async fn a_server_that_dies_leaves_an_unknown_outcome() {
     assert_eq!(ran(&folder), ["die", "die", "away"]);
 }
 
-/// What a client shows to the gateway goes no further; the gateway's own credentials do. Nobody gets in without a key for gates, and
+/// T33: what a client shows to the gateway goes no further; the gateway's own credentials do. Nobody gets in without a key for gates, and
 /// nobody has somebody else's session.
 #[tokio::test]
-async fn credentials_stay_where_they_belong() {
+async fn t33_credentials_stay_where_they_belong() {
     let port = standfast_testkit::free_port();
     let gateways = format!(
         "  web: {{url: 'http://127.0.0.1:{port}/mcp', headers: {{Authorization: 'Bearer of-the-gateway'}}}}\n  \

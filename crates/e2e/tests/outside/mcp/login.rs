@@ -121,7 +121,7 @@ pub(crate) fn auth_hold(server: &Server, run: &str) -> serde_json::Value {
 /// begins. The hold says where to go. Only the browser that was sent there brings the answer back, once, and from whom it
 /// was sent to; then the run goes on by itself. `kill -9` between all of these steps changes nothing.
 #[test]
-fn a_run_waits_for_a_login_and_goes_on_after_it() {
+fn t34_a_run_waits_for_a_login_and_goes_on_after_it() {
     let (port, own) = (standfast_testkit::free_port(), standfast_testkit::free_port());
     let folder = folder(PAY, &entry(port));
     let _protected = protected(&folder, port);
