@@ -10,6 +10,7 @@ mod code_map;
 mod error_texts;
 mod file_length;
 mod graph;
+mod guides;
 mod links;
 mod markdown;
 mod module_docs;

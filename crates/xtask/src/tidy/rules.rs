@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use super::repository::Repository;
 use super::violation::Violation;
 use super::{
-    code_map, error_texts, file_length, links, module_docs, no_leftovers, old_name, order, product_only,
-    readme_commands, requirement_table, requirements, script_budget, threats, type_methods, type_names,
-    use_edges, write_path,
+    code_map, error_texts, file_length, guides, links, module_docs, no_leftovers, old_name, order,
+    product_only, readme_commands, requirement_table, requirements, script_budget, threats, type_methods,
+    type_names, use_edges, write_path,
 };
 
 type Rule = fn(&Repository) -> Vec<Violation>;
@@ -35,6 +35,7 @@ const RULES: &[Rule] = &[
     code_map::check,
     script_budget::check,
     threats::check,
+    guides::check,
 ];
 
 /// Prints every violation of every rule; any is an error.
