@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
+use standfast_testkit::provider::{Answer, Fake};
 use standfast_testkit::{Process, serve_command, standfast, start, text, until};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
@@ -20,6 +21,10 @@ tools: {execute_command: {allowed_commands: [echo]}}
 session_stores: {main-db: {backend: sql, sql: {driver: sqlite, database: ./kept.db}}}
 agents: {ops: {llm: script, session_store: main-db, tools: [execute_command], task: {}}}
 ";
+
+/// A stream of OpenAI that says one word, and what was counted.
+const COUNTED: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"done\"},\"finish_reason\":\"stop\"}]}\n\n\
+    data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1000,\"completion_tokens\":200}}\n\ndata: [DONE]\n\n";
 
 fn monitoring(path: &str) -> PathBuf {
     standfast_testkit::binary::repository_root().join("packaging/monitoring").join(path)
@@ -36,10 +41,26 @@ fn scrape(server: &Process) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a server tells after one run was approved and while another one waits.
+/// What a server tells after one run was approved, with a receiver that takes the notice of its end at the second attempt, another one
+/// had a model that costs something, and while a third one waits.
 fn scrape_of_a_day() -> String {
-    let folder = standfast_testkit::folder(&[("script", SCRIPT)], CONFIG);
+    let provider = Fake::answering(vec![Answer::stream(COUNTED)]);
+    let more = "server: {webhooks: {allowed_hosts: ['127.0.0.1'], retries: [200ms, 1s]}}\n";
+    let folder = standfast_testkit::folder(&[("script", SCRIPT)], &format!("{CONFIG}{more}"));
+    let file = folder.path().join("standfast.yaml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let price = "price: {input: 2.50, output: 10.00}";
+    let paid =
+        format!("llms:\n  paid: {{type: openai, model: m-1, base_url: '{}', {price}}}\n", provider.url);
+    let config = config
+        .replace("llms:\n", &paid)
+        .replace("agents: {", "agents: {thrifty: {llm: paid, session_store: main-db}, ");
+    std::fs::write(&file, config).unwrap();
     let server = start(&mut serve_command(folder.path()));
+    let busy = Answer::error("503 Service Unavailable", "", "{}");
+    let receiver = Fake::answering(vec![busy, Answer::stream("taken")]);
+    server.ask(&["subscriptions", "create", &receiver.url, "--agent", "ops", "--event", "run.ended"]);
+    server.run_once(text(&server.send("thrifty")["id"]), "completed");
     let held = server.send("ops");
     server.ask(&["holds", "approve", text(&held["holds"][0]["id"])]);
     server.run_once(text(&held["id"]), "completed");
@@ -47,13 +68,14 @@ fn scrape_of_a_day() -> String {
     let mut metrics = String::new();
     until("the counts are current", || {
         metrics = scrape(&server);
-        metrics.contains("standfast_runs{state=\"completed\"} 1\n")
+        metrics.contains("standfast_runs{state=\"completed\"} 2\n")
+            && metrics.contains("standfast_deliveries_total{result=\"delivered\"} 1\n")
     });
     metrics
 }
 
-/// S0-52: requests, models, tools, decisions by outcome and channel, leases and queues are counted, in a text that
-/// Prometheus has no complaint about.
+/// S0-52: requests, models with their tokens and what they cost, tools, decisions by outcome and channel, leases, queues and deliveries
+/// are counted, in a text that Prometheus has no complaint about.
 #[test]
 fn a_run_is_counted_wherever_it_went() {
     let metrics = scrape_of_a_day();
@@ -65,6 +87,17 @@ fn a_run_is_counted_wherever_it_went() {
         "standfast_tool_call_seconds_count{tool=\"execute_command\"} 1",
         "standfast_model_requests_total{model=\"script\",result=\"replied\"} 3",
         "standfast_model_requests_total{model=\"script\",result=\"failed\"} 0",
+        // Each reply of a script reads 100 tokens and writes 20, and costs nothing.
+        "standfast_model_tokens_total{model=\"script\",direction=\"input\"} 300",
+        "standfast_model_tokens_total{model=\"script\",direction=\"output\"} 60",
+        "standfast_model_cost_micros_total{model=\"script\"} 0",
+        // A thousand at 2.50 for a million, and 200 at 10.00.
+        "standfast_model_tokens_total{model=\"paid\",direction=\"input\"} 1000",
+        "standfast_model_tokens_total{model=\"paid\",direction=\"output\"} 200",
+        "standfast_model_cost_micros_total{model=\"paid\"} 4500",
+        "standfast_deliveries_total{result=\"delivered\"} 1",
+        "standfast_deliveries_total{result=\"failed\"} 1",
+        "standfast_deliveries_total{result=\"dead\"} 0",
         "standfast_leases_lost_total 0",
         "standfast_queue_depth{queue=\"writes\"} 0",
         "standfast_queue_depth{queue=\"deliveries\"} 0",
@@ -115,6 +148,62 @@ fn a_key_may_be_for_scraping_alone() {
     for path in ["/api/v1/holds", "/api/v1/runs", "/runs", "/openapi.json"] {
         assert_eq!(status(path, Some(key)), "403", "{path}");
     }
+}
+
+/// The guide's commands for Prometheus, as they stand but for folders, ports and how often it looks: a real one scrapes a server that
+/// wants keys.
+#[test]
+fn prometheus_is_set_up_as_the_guide_says() {
+    let page = standfast_testkit::binary::repository_root().join("docs/operations.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let chapter = page.split("`packaging/monitoring` of the repository").nth(1).unwrap();
+    let blocks: Vec<&str> =
+        chapter.split("\n```sh\n").skip(1).map(|rest| rest.split("\n```").next().unwrap()).collect();
+    let [set_up, run, ask] = blocks[..] else { panic!("{blocks:?}") };
+
+    let folder = standfast_testkit::folder(&[("script", SCRIPT)], CONFIG);
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::create_dir(at("etc")).unwrap();
+    for name in ["prometheus.yaml", "alerts.yaml"] {
+        let text = std::fs::read_to_string(monitoring(name)).unwrap();
+        std::fs::write(at(name), text.replace("scrape_interval: 15s", "scrape_interval: 1s")).unwrap();
+    }
+    let server = start(serve_command(folder.path()).args(["--auth", "keys"]));
+    let own = format!("127.0.0.1:{}", standfast_testkit::process::free_port());
+    let meant = |text: &str| {
+        let text = text.replace("/etc/prometheus", &at("etc")).replace("/var/lib/prometheus", &at("lib"));
+        let text = text.replace("packaging/monitoring/", &format!("{}/", folder.path().display()));
+        text.replace("127.0.0.1:8080", server.address()).replace("127.0.0.1:9090", &own)
+    };
+    let text = std::fs::read_to_string(at("prometheus.yaml")).unwrap();
+    std::fs::write(at("prometheus.yaml"), meant(&text)).unwrap();
+    let shell = |command: &str| {
+        let standfast = standfast_testkit::binary::path();
+        let command =
+            format!("set -e\nstandfast() {{ '{}' \"$@\"; }}\n{}", standfast.display(), meant(command));
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &command])
+            .current_dir(folder.path())
+            .env("HOME", folder.path())
+            .env_remove("XDG_DATA_HOME");
+        shell
+    };
+    let done = shell(set_up).output().unwrap();
+    let (said, why) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{said}{why}");
+    let log = std::fs::File::create(at("log")).unwrap();
+    let mut prometheus =
+        shell(&format!("exec {run} --web.listen-address {own}")).stderr(log).spawn().unwrap();
+    until("Prometheus has scraped the server", || {
+        let answer = shell(ask).output().unwrap();
+        let gone = prometheus.try_wait().unwrap();
+        assert!(gone.is_none(), "{gone:?}: {}", std::fs::read_to_string(at("log")).unwrap());
+        let Ok(answer) = serde_json::from_slice::<Value>(&answer.stdout) else { return false };
+        answer["data"]["result"][0]["value"][1] == json!("1")
+    });
+    prometheus.kill().unwrap();
+    prometheus.wait().unwrap();
 }
 
 /// The alerts are rules that Prometheus takes, and each goes off when it should.

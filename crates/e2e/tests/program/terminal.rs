@@ -161,6 +161,73 @@ fn a_hold_is_denied_and_another_one_edited() {
     server.run_once(text(&other["id"]), "completed");
 }
 
+/// What a model hides in arguments or in a question is seen as an escape, and the terminal obeys none of it.
+#[test]
+fn what_would_deceive_is_seen_in_the_picker() {
+    let script = "replies:\n- calls:\n  - tool: execute_command\n    arguments: \"{\\\"command\\\": \\\"echo \\u202Efdp.exe\\\"}\"\n\
+         - calls:\n  - tool: suspend-for-input\n    arguments: '{\"reason\": \"\\u001b[2J\\u001b]0;title\\u0007Which\\u202e folder?\"}'\n- text: done\n";
+    let config = CONFIG.replace("tools: [execute_command]", "tools: [execute_command, suspend-for-input]");
+    let folder = standfast_testkit::folder(&[("script", script)], &config);
+    let (server, run, hold) = held(folder.path());
+    let detail = |hold: &str, what: &str| {
+        let terminal = Terminal::open(folder.path(), &server, "vi");
+        terminal.shows(&["Pending holds: 1"]);
+        terminal.keys(&["Enter"]);
+        let detail = terminal.shows(&[what, "esc back"]);
+        assert!(!detail.contains('\u{202e}'), "{detail:?}");
+        steady(&detail, hold, &run)
+    };
+    let call = detail(&hold, "arguments:");
+    assert_eq!(
+        call,
+        [
+            "HOLD approval of execute_command (ops): pending, open for AGE",
+            "HOLD approval, open",
+            "run: RUN",
+            "agent: ops",
+            "session: SES",
+            "opened: INSTANT",
+            "tool: execute_command",
+            "digest: DIGEST",
+            "decides: the owner of the run (user:local)",
+            "reason:",
+            r#"| "\u{202e}fdp.exe" has characters that are not shown as they are"#,
+            "question:",
+            "| 🔐 Tool Approval Required",
+            "|",
+            "| Tool: execute_command",
+            r"| Input: echo \u{202e}fdp.exe",
+            "|",
+            "| Please respond with one of: approve, deny, modify",
+            "arguments:",
+            r#"| {"command": "echo \u{202e}fdp.exe"}"#,
+            "a approve d deny e edit ↑↓ scroll esc back",
+        ]
+    );
+    server.ask(&["holds", "approve", &hold]);
+    let question = server.hold_of_kind(&run, "input");
+    let asked = detail(text(&question["id"]), "folder?");
+    assert_eq!(
+        asked,
+        [
+            "HOLD input of suspend-for-input (ops): pending, open for AGE",
+            "HOLD input, open",
+            "run: RUN",
+            "agent: ops",
+            "session: SES",
+            "opened: INSTANT",
+            "tool: suspend-for-input",
+            "digest: DIGEST",
+            "decides: the owner of the run (user:local)",
+            "reason:",
+            r"| \u{1b}[2J\u{1b}]0;title\u{7}Which\u{202e} folder?",
+            "arguments:",
+            r#"| {"reason": "\u001b[2J\u001b]0;title\u0007Which\u202e folder?"}"#,
+            "w answer d deny ↑↓ scroll esc back",
+        ]
+    );
+}
+
 /// Ids may be shortened as long as they fit one hold.
 #[test]
 fn ids_may_be_shortened() {

@@ -427,6 +427,62 @@ fn a_provider_is_tried_for_real() {
     }
 }
 
+/// `validate --connect` and `doctor` ask all that a file names, and say of each whether it answered; the key is in neither.
+#[test]
+fn whatever_a_file_names_is_asked_and_told() {
+    let calls = || {
+        let function = serde_json::json!({"name": "ping", "arguments": "{\"word\": \"ready\"}"});
+        calls(&serde_json::json!({"tool_calls": [{"index": 0, "id": "c", "function": function}]}))
+    };
+    let answers = [Answer::stream(calls()), Answer::stream(WORDS)];
+    let works = Fake::answering([answers.clone(), answers].concat());
+    let refusal = format!(r#"{{"error":{{"message":"bad key {KEY}"}}}}"#);
+    let locked = Fake::answering(vec![Answer::error("401 Unauthorized", "", &refusal)]);
+    let model =
+        |url: &str| format!("{{type: openai, model: m, api_key: '${{OPENAI_API_KEY}}', base_url: '{url}'}}");
+    let folder = folder(&format!(
+        "llms:\n  works: {}\n  locked: {}\n\
+         tools: {{gone: {{type: mcp, command: 'false'}}}}\n\
+         agents: {{assistant: {{llm: works, tools: [gone], task: {{}}}}}}\n",
+        model(&works.url),
+        model(&locked.url)
+    ));
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    let said = |arguments: &[&str]| {
+        let output = standfast(folder.path()).args(arguments).output().unwrap();
+        let (out, log) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {out}{log}");
+        assert!(!out.contains(KEY) && !log.contains(KEY), "{arguments:?}: {out}{log}");
+        serde_json::from_str::<Value>(&out).unwrap_or_else(|_| panic!("{out}{log}"))
+    };
+    let validated = said(&["validate", "--connect", "--json"]);
+    let examined = said(&["doctor", "--json", "--config", "standfast.yaml", "--data", "data"]);
+    let tried = |what: &str| {
+        let all = validated["connections"].as_array().unwrap();
+        all.iter().find(|one| one["what"] == what).unwrap_or_else(|| panic!("{what}: {validated:#}"))
+    };
+    let found = |what: &str| {
+        let mut all = examined["checks"].as_array().unwrap().iter();
+        let is_it = |one: &&Value| text(&one["message"]).starts_with(&format!("{what}: "));
+        all.find(|one| one["check"] == "connections" && is_it(one))
+            .unwrap_or_else(|| panic!("{what}: {examined:#}"))
+    };
+    for (what, is_good, words) in [
+        ("llm works", true, "calls tools"),
+        ("llm locked", false, "the API key was rejected (401)"),
+        ("tools", false, "gone"),
+    ] {
+        let (one, other) = (tried(what), found(what));
+        assert_eq!(one["ok"], is_good, "{one}");
+        assert_eq!(other["result"], if is_good { "ok" } else { "failed" }, "{other}");
+        for message in [&one["message"], &other["message"]] {
+            assert!(text(message).contains(words), "{message}");
+        }
+    }
+    assert_eq!((&validated["ok"], &examined["ok"]), (&Value::Null, &false.into()), "{validated:#}");
+}
+
 /// F30: a run goes on with the model it is pinned to as long as the file has it, also when no agent uses it any more.
 /// When the file has it no longer, a person is asked; nothing is put in its place.
 #[test]
