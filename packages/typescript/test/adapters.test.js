@@ -8,7 +8,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { RunContext, tool } from '@openai/agents';
+import { z } from 'zod';
 import { Client } from '../dist/index.js';
+import { guard } from '../dist/openai-agents.js';
 import { serveModel } from './model.js';
 import { NEWER_NODE } from './node.js';
 import { Server } from './server.js';
@@ -122,3 +125,14 @@ for (const [adapter, denied] of Object.entries(ADAPTERS)) {
     }
   });
 }
+
+test('OpenAI Agents: arguments that are not JSON are held, though a rule allows the tool', async () => {
+  const ran = [];
+  const execute = async ({ account }) => { ran.push(account); return '40'; };
+  const balance = tool({ name: 'read_balance', description: 'Reads a balance', parameters: z.object({ account: z.string() }), execute, errorFunction: null });
+  const guarded = guard(balance, { client, session: 'case-text' });
+  const call = (text) => guarded.invoke(new RunContext(), text, { toolCall: { type: 'function_call', name: 'read_balance', callId: `call ${text}`, arguments: text } });
+  assert.equal(await call('{"account":"A-7"}'), '40');
+  assert.match(await call('{"account":"B-8"'), /Not executed/);
+  assert.deepEqual(ran, ['A-7']);
+});
