@@ -216,6 +216,28 @@ for (const name of Object.keys(AGENTS)) {
     }
 
     if (name === 'claude-code') {
+      cases('over HTTP, by the settings of the guide: approved, and no server', async (project) => {
+        const page = readFileSync(fileURLToPath(new URL('../../../docs/hooks.md', import.meta.url)), 'utf8');
+        const [, settings] = /```json\n(\{"hooks".*?)```/s.exec(page);
+        assert.ok(settings.includes('http://127.0.0.1:8080/'));
+        const file = join(project.folder, 'project/.claude/settings.json');
+        writeFileSync(file, settings.replace('http://127.0.0.1:8080', server.url));
+        await server.kill();
+        try {
+          await project.run();
+        } finally {
+          await server.start();
+        }
+        assert.ok(project.isUntouched, 'nobody could be asked');
+        const running = project.run();
+        const hold = await held(running);
+        assert.ok(project.isUntouched);
+        await api(`/holds/${hold.id}/resolve`, { resolution: 'approve' });
+        assert.match(await running, /The tool said/);
+        assert.ok(!project.isUntouched, 'what was approved ran');
+        assert.equal((await api(`/gates/${hold.run}`)).attempt, 1);
+      });
+
       cases('deferred: the program ends, somebody approves, and it is resumed', async (project) => {
         project.call(['--wait', '1', '--then', 'defer']);
         const { stop_reason: reason, session_id: session } = JSON.parse(await project.run());
