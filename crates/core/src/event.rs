@@ -390,8 +390,8 @@ pub struct HoldOpened {
     /// The attempt whose outcome is unknown, on a recovery hold.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attempt: u32,
-    /// How often what is shown has changed: of a call that is asked about again because a file that it names is another
-    /// one now, and 0 otherwise. Then a decision must say which it means.
+    /// How often what is shown has changed: of a call that is asked about again because a file that it names, its tool or what
+    /// a rule looked up is another one now, and 0 otherwise. Then a decision must say which it means.
     #[serde(default, skip_serializing_if = "is_default")]
     pub revision: u32,
     /// The files that the call names, as they are now, when it is asked about again.

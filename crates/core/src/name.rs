@@ -202,7 +202,28 @@ impl RuleId {
     pub fn schema_changed() -> RuleId {
         RuleId(Arc::from("standfast:schema-changed"))
     }
+
+    /// What holds a call for what the read-only call of `rule` said, named by its digest: an approval satisfies just that.
+    ///
+    /// # Errors
+    /// If the name gets too long.
+    pub fn finding(rule: &RuleId, digest: &str) -> Result<RuleId, BadName> {
+        RuleId::new(format!("{FINDING}{rule}:{digest}"))
+    }
+
+    /// Whether both are findings of the same rule, the same one or different ones.
+    #[must_use]
+    pub fn is_finding_like(&self, other: &RuleId) -> bool {
+        let looked = |rule: &'_ RuleId| {
+            let (rule, _) = rule.as_str().strip_prefix(FINDING)?.rsplit_once(':')?;
+            Some(rule.to_owned())
+        };
+        looked(self).is_some_and(|rule| looked(other) == Some(rule))
+    }
 }
+
+/// How the names of findings begin.
+const FINDING: &str = "precondition:";
 
 #[cfg(test)]
 mod tests {

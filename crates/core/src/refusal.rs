@@ -47,7 +47,7 @@ pub enum Refusal {
         /// Counts the edits.
         revision: u32,
     },
-    /// The arguments were edited, so a decision must repeat digest or revision.
+    /// The arguments were edited, or what is shown has changed, so a decision must repeat digest or revision.
     MustRepeatDigest {
         /// Which hold.
         hold: HoldId,
@@ -175,7 +175,7 @@ impl fmt::Display for Refusal {
             ),
             Refusal::MustRepeatDigest { hold, digest, revision } => write!(
                 f,
-                "the arguments of hold {hold} were edited: repeat revision {revision} or digest {} to decide",
+                "what hold {hold} shows was edited or has changed: repeat revision {revision} or digest {} to decide",
                 shown(*digest)
             ),
             Refusal::Forbidden { hold, reason } => {

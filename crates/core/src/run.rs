@@ -183,7 +183,7 @@ pub struct Call {
     /// Digest of the files that it named when it was last shown; part of its own.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "f")]
     pub files: Option<Digest>,
-    /// How often it was asked about again because of them.
+    /// How often it was asked about again because they, its tool or what a rule looked up had changed.
     #[serde(default, skip_serializing_if = "is_default", rename = "rev")]
     pub revision: u32,
     /// Whether it may be started again by itself.

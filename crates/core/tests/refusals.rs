@@ -253,8 +253,9 @@ fn a_decision_on_what_was_shown_before_an_edit() -> RefusalRow {
 fn a_decision_after_an_edit_that_repeats_nothing() -> RefusalRow {
     let (mut scene, hold, digest) = an_edited_hold();
     let id = scene.run.hold_id(hold);
-    let text =
-        format!("the arguments of hold {id} were edited: repeat revision 1 or digest {digest} to decide");
+    let text = format!(
+        "what hold {id} shows was edited or has changed: repeat revision 1 or digest {digest} to decide"
+    );
     (scene.resolves(hold, Choice::Approve).unwrap_err(), text)
 }
 

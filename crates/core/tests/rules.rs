@@ -564,10 +564,62 @@ fn a_changed_tool_is_asked_about_again() {
     scene.moves_to(with_another_schema(an_agent()));
     assert_eq!(scene.begins(1), Ok(Answer::Held));
     assert_eq!(scene.hold_of(1).rules, [RuleId::schema_changed()]);
+    assert_eq!(scene.hold_of(1).revision, 0, "nobody has been shown anything before");
     assert_ne!(scene.run.call(CallNo(1)).unwrap().digest, before);
     let hold = scene.hold();
     scene.resolves(hold, Choice::Approve).unwrap();
     assert_eq!(scene.begins(1), Ok(Answer::Done));
+}
+
+/// Rule 3: what was approved under one schema is a new revision under another.
+#[test]
+fn a_tool_that_changed_after_the_approval_is_a_new_revision() {
+    let (mut scene, hold) = Scene::waiting_for_approval(HoldPolicy::default());
+    scene.resolves(hold, Choice::Approve).unwrap();
+    scene.moves_to(with_another_schema(an_agent()));
+    assert_eq!(scene.begins(1), Ok(Answer::Held));
+    assert_is_a_new_revision(&mut scene);
+    assert_eq!(scene.begins(1), Ok(Answer::Done));
+}
+
+/// Rule 3: what was found is another thing than what people approved: a new revision. What a rule looks at for the first time
+/// is not, nor is what another rule found.
+#[test]
+fn another_finding_is_a_new_revision() {
+    let mut scene = Scene::of_loop();
+    let found = |scene: &mut Scene, of: &str, digest: &str| {
+        let finding = RuleId::finding(&RuleId::new(of).unwrap(), digest).unwrap();
+        scene.verdicts.by_call = vec![(CallNo(1), Verdict::new(Effect::Hold, finding))];
+    };
+    found(&mut scene, "prod", "1");
+    scene.the_model_asks(&[SHELL]);
+    let hold = scene.hold();
+    scene.resolves(hold, Choice::Approve).unwrap();
+    found(&mut scene, "prod:db", "1");
+    assert_eq!(scene.begins(1), Ok(Answer::Held));
+    assert_eq!(scene.hold_of(1).revision, 0);
+    let hold = scene.hold();
+    scene.resolves(hold, Choice::Approve).unwrap();
+    found(&mut scene, "prod", "2");
+    assert_eq!(scene.begins(1), Ok(Answer::Held));
+    assert_is_a_new_revision(&mut scene);
+    assert_eq!(scene.begins(1), Ok(Answer::Done));
+}
+
+/// The hold is asked about again as revision 1: neither a blind decision counts nor one about what was shown before.
+fn assert_is_a_new_revision(scene: &mut Scene) {
+    assert_eq!(scene.hold_of(1).revision, 1);
+    let hold = scene.hold();
+    let blind = scene.resolves(hold, Choice::Approve);
+    assert!(matches!(blind, Err(Refusal::MustRepeatDigest { revision: 1, .. })), "{blind:?}");
+    let mut seen = |revision| {
+        let decide = Decide { hold, digest: None, revision: Some(revision) };
+        let (resolution, idempotency_key, message) = (Choice::Approve, None, None);
+        scene.send(Command::Resolve(Resolve { decide, resolution, idempotency_key, message }))
+    };
+    let stale = seen(0);
+    assert!(matches!(stale, Err(Refusal::Stale { revision: 1, .. })), "{stale:?}");
+    assert_eq!(seen(1), Ok(Answer::Done));
 }
 
 /// T3, rule 3: a call whose file changed after its approval is asked about again, as a new revision whose digest has it
@@ -680,8 +732,7 @@ fn an_approval_of_a_changed_tool_holds_for_one_move_only() {
     let hold = scene.hold();
     scene.resolves(hold, Choice::Approve).unwrap();
     assert_eq!(scene.begins(1), Ok(Answer::Held), "what was approved was shown with the other schema");
-    let hold = scene.hold();
-    scene.resolves(hold, Choice::Approve).unwrap();
+    assert_is_a_new_revision(&mut scene);
     assert_eq!(scene.begins(1), Ok(Answer::Done));
 }
 

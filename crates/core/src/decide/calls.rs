@@ -77,7 +77,9 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
     }
     if !unsatisfied.is_empty() {
         let now = digest::of_call_with(&call.tool, &begin.stored.arguments, schema, digest::of_files(&files));
-        let revision = call.revision + u32::from(has_other_files);
+        let has_other_tool = shown_with != schema && !call.satisfied.is_empty();
+        let is_other = has_other_files || has_other_tool || has_other_findings(&call, &unsatisfied);
+        let revision = call.revision + u32::from(is_other);
         return Ok(ask_again(draft, &call, Exhibit { digest: now, files, revision }, combined, unsatisfied));
     }
     draft.emit(Event::CallStarted(CallStarted {
@@ -92,6 +94,11 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
         grant_use: draft.ctx.verdicts.grant_use(call.no),
     }));
     Ok(Answer::Done)
+}
+
+/// Whether what a rule had looked up is another thing now than what people approved.
+fn has_other_findings(call: &Call, unsatisfied: &[RuleId]) -> bool {
+    unsatisfied.iter().any(|now| call.satisfied.iter().any(|then| now.is_finding_like(then)))
 }
 
 /// Policy may only become stricter while a run waits: what now forbids the call wins.

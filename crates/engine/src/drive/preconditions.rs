@@ -82,14 +82,12 @@ fn arguments(call: &Call, wanted: &Precondition) -> Result<String, String> {
 
 /// Writes down what was found: for people, and as a rule that holds.
 fn record(run: &Run, no: CallNo, rule: &RuleId, finding: Finding, verdicts: &mut Verdicts) {
-    let begins = format!("precondition:{rule}:");
     let digest = finding.digest.to_string();
-    let named =
-        RuleId::new(format!("{begins}{}", digest.get(digest.len().saturating_sub(16)..).unwrap_or(&digest)));
+    let named = RuleId::finding(rule, digest.get(digest.len().saturating_sub(16)..).unwrap_or(&digest));
     // A name that is too long holds by another one, which no approval ever satisfies.
     let named = named.unwrap_or_else(|_| RuleId::no_verdict());
     let satisfied = run.call(no).map(|call| call.satisfied.as_slice()).unwrap_or_default();
-    let was_approved = satisfied.iter().any(|one| one.as_str().starts_with(&begins));
+    let was_approved = satisfied.iter().any(|one| one.is_finding_like(&named));
     if was_approved && !satisfied.contains(&named) {
         verdicts.warnings.push((no, CHANGED.to_owned()));
     }
