@@ -61,6 +61,12 @@ fn next_hold(server: &Server, run: &Value, before: &Value) -> Value {
     panic!("it is not asked about again: {}", log(server, run));
 }
 
+/// The digest of `deploy.sh` in what an approver reads.
+fn sha256_of(reason: &str) -> String {
+    let (_, rest) = reason.split_once("deploy.sh (sha256 ").unwrap();
+    rest.split_once(')').unwrap().0.to_owned()
+}
+
 fn write(folder: &Path, name: &str, text: &str) {
     std::fs::write(folder.join("workspace").join(name), text).unwrap();
 }
@@ -80,7 +86,11 @@ fn t3_a_script_that_changes_while_its_call_waits_is_asked_about_again() {
             let first = hold(&server, &run);
             let shown = text(&first["reason"]).to_owned();
             assert_eq!(shown.contains("deploy.sh (sha256 "), is_there_before, "{first}");
+            assert!(first.get("drift").is_none(), "{first}");
             write(folder.path(), "deploy.sh", "echo second > ran");
+            let drift = hold(&server, &run)["drift"].clone();
+            assert_eq!(drift[0]["what"], "file", "{drift}");
+            let told = text(&drift[0]["text"]).to_owned();
             server.try_ask(&["holds", "approve", text(&first["id"])]).unwrap();
             let second = next_hold(&server, &run, &first);
             assert!(!folder.path().join("workspace/ran").exists(), "it ran");
@@ -89,6 +99,9 @@ fn t3_a_script_that_changes_while_its_call_waits_is_asked_about_again() {
             let reason = text(&second["reason"]);
             assert!(reason.contains("has changed since it was approved"), "{reason}");
             assert!(reason.contains("deploy.sh (sha256 ") && reason != shown, "{reason}");
+            assert!(told.contains("The file ") && told.contains("deploy.sh "), "{told}");
+            assert!(told.contains(&sha256_of(reason)), "what it is now: {told}");
+            assert!(!is_there_before || told.contains(&sha256_of(&shown)), "what it was: {told}");
             let blind = server.try_ask(&["holds", "approve", text(&second["id"])]);
             assert!(blind.is_none(), "a decision that does not say what it is about: {blind:?}");
             let stale = ["holds", "approve", text(&second["id"]), "--digest", text(&first["digest"])];

@@ -3,11 +3,14 @@
 //! Shown to whoever decides; it changes nothing. Approving goes on with what was shown, and what matters is looked at again
 //! directly before the call starts: a tool or a file that changed, or a new rule, asks again by itself.
 
+use std::collections::BTreeSet;
+
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::digest::{self, Digest};
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::HoldKind;
 use standfast_core::json::RawJson;
+use standfast_core::message::FileDigest;
 use standfast_core::project::HoldRow;
 use standfast_core::run::Run;
 
@@ -92,10 +95,12 @@ pub(crate) fn drift(
         if let (Some(named), Some(shown)) = (named, shown)
             && digest::of_files(&named) != shown
         {
-            says(
-                DriftKind::File,
-                "A file that the call names has changed. If it is approved as it is, it is asked about again.",
-            );
+            for changed in changed_files(shown_files(row, events), &named) {
+                says(
+                    DriftKind::File,
+                    &format!("{changed} If it is approved as it is, it is asked about again."),
+                );
+            }
         }
     }
     if judged_by(row, events) != agent.rules.digest() {
@@ -105,6 +110,41 @@ pub(crate) fn drift(
         );
     }
     found
+}
+
+/// Each file that is different from what was shown, with what it was and what it is.
+fn changed_files(shown: &[FileDigest], named: &[FileDigest]) -> Vec<String> {
+    let digest = |files: &[FileDigest], path: &str| {
+        files.iter().find(|file| file.path == path).map(|file| file.sha256.clone())
+    };
+    let paths: BTreeSet<&str> = shown.iter().chain(named).map(|file| file.path.as_str()).collect();
+    let text = |path: &str| match (digest(shown, path), digest(named, path)) {
+        (then, now) if then == now => None,
+        (Some(then), Some(now)) => {
+            Some(format!("The file {path} has changed: it had sha256 {then}, and has {now} now."))
+        }
+        (Some(then), None) => Some(format!("The file {path} is no longer there: it had sha256 {then}.")),
+        (None, now) => {
+            let now = now.map_or_else(String::new, |now| format!(", with sha256 {now}"));
+            Some(format!("The file {path} was not there, and is now{now}."))
+        }
+    };
+    paths.into_iter().filter_map(text).collect()
+}
+
+/// The files that a hold was last shown with: those of its call, until it is edited or asked about again.
+fn shown_files<'a>(row: &HoldRow, events: &'a [Envelope]) -> &'a [FileDigest] {
+    let (hold, no) = (row.id.key, row.id.key.call);
+    let shown = events.iter().rev().find_map(|envelope| match &envelope.event {
+        Event::HoldEdited(edited) if edited.hold == hold => Some(&edited.edited.files),
+        Event::HoldOpened(opened) if opened.hold == hold && opened.digest.is_some() => Some(&opened.files),
+        Event::ModelReplied(replied) => {
+            replied.reply.calls.iter().find(|call| call.no == no).map(|call| &call.files)
+        }
+        Event::CallProposed(proposed) if proposed.call.no == no => Some(&proposed.call.files),
+        _ => None,
+    });
+    shown.map(Vec::as_slice).unwrap_or_default()
 }
 
 /// The policy that a hold was last judged by.

@@ -19,7 +19,7 @@ use standfast_core::run::{Status, status};
 use standfast_core::time::Millis;
 use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::tool::suspend;
-use standfast_engine::{Engine, EngineError};
+use standfast_engine::{DriftKind, Engine, EngineError};
 use standfast_models::scripted::Line;
 
 use crate::corners::changed;
@@ -76,6 +76,9 @@ async fn f30_a_changed_tool_does_not_change_what_was_shown() {
                 engine.reads().hold(&who("alice"), hold_of(&engine, run, HoldKind::Approval).await).await;
             let (shown, still) = (shown.unwrap(), still.unwrap());
             assert_eq!((still.description, still.prompt), (shown.description, shown.prompt));
+            assert!(shown.drift.is_empty(), "{:?}", shown.drift);
+            let drift: Vec<DriftKind> = still.drift.iter().map(|one| one.what).collect();
+            assert_eq!(drift, [DriftKind::Definition, DriftKind::Tool], "{:?}", still.drift);
             assert_eq!(approve(&engine, "alice", run).await, Ok(Answer::Done));
             until(&engine, run, COMPLETED).await;
             assert_eq!(site.effects().len(), 1);
