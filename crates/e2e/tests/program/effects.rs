@@ -11,21 +11,29 @@ use serde_json::{Value, json};
 use standfast_store::conformance::cluster::shared;
 use standfast_testkit::{Process, folder, serve, text};
 
-/// A folder with two agents whose runs would write the same line to the same file; a rule names that effect.
-fn same_effect(store: &str) -> tempfile::TempDir {
+/// What names the effect: a rule that allows the call, or the tool itself.
+const NAMED_BY: [&str; 2] = [
+    "tools: {execute_command: {allowed_commands: [echo]}}
+policy: {rules: [{id: paid, allow: execute_command, effect_key: \"pay:{command}\"}]}
+",
+    "tools: {execute_command: {allowed_commands: [echo], effect_key: \"pay:{command}\"}}
+policy: {rules: [{id: paid, allow: execute_command}]}
+",
+];
+
+/// A folder with two agents whose runs would write the same line to the same file, and who names that effect.
+fn same_effect(store: &str, named_by: &str) -> tempfile::TempDir {
     let arguments = json!({"command": "echo paid pay-7"}).to_string();
     let call = json!({"tool": "execute_command", "arguments": arguments});
     let script = json!({"replies": [{"calls": [call]}, {"text": "done"}]}).to_string();
     folder(
         &[("s", &script), ("t", &script)],
         &format!(
-            "tools: {{execute_command: {{allowed_commands: [echo]}}}}
-agents:
+            "{named_by}agents:
   a: {{llm: s, tools: [execute_command], task: {{}}, session_store: main}}
   b: {{llm: t, tools: [execute_command], task: {{}}, session_store: main}}
 session_stores: {{main: {{backend: sql, sql: {store}}}}}
 server: {{nodes: {{take_over_after: 3s}}}}
-policy: {{rules: [{{id: paid, allow: execute_command, effect_key: \"pay:{{command}}\"}}]}}
 "
         ),
     )
@@ -60,17 +68,20 @@ fn expect_one_start(server: &Process, runs: &[Value]) {
     }
 }
 
+/// Whether a rule names the effect or the tool does.
 #[test]
 fn one_of_many_runs_at_once_has_the_effect() {
-    let folder = same_effect("{driver: sqlite, database: kept.db}");
-    let server = serve(folder.path());
-    expect_one_start(&server, &all_at_once(&[&server], 6));
+    for named_by in NAMED_BY {
+        let folder = same_effect("{driver: sqlite, database: kept.db}", named_by);
+        let server = serve(folder.path());
+        expect_one_start(&server, &all_at_once(&[&server], 6));
+    }
 }
 
 /// The same over two nodes; and somebody who has seen the first lets a second one happen.
 #[test]
 fn two_nodes_have_one_effect() {
-    let folder = same_effect(&format!("{{driver: postgres, url: \"{}\"}}", shared().database()));
+    let folder = same_effect(&format!("{{driver: postgres, url: \"{}\"}}", shared().database()), NAMED_BY[0]);
     let nodes = [serve(folder.path()), serve(folder.path())];
     let runs = all_at_once(&[&nodes[0], &nodes[1]], 8);
     expect_one_start(&nodes[1], &runs);

@@ -5,7 +5,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::json;
-use standfast_testkit::{Process, folder, serve, standfast, text};
+use standfast_testkit::{Process, folder, serve, standfast, text, until};
+
+use crate::policy::{logging, reloads, replaced};
 
 /// A browser without script: it keeps its cookie.
 pub(crate) struct Browser {
@@ -78,7 +80,26 @@ pub(crate) fn field(page: &str, name: &str) -> String {
     rest.split_once('"').unwrap().0.to_owned()
 }
 
-fn key(folder: &std::path::Path, user: &str, group: &str) -> String {
+/// Decides a hold on its page, as the page shows it.
+pub(crate) fn decide(browser: &Browser, hold: &str, decision: &str) -> (u16, String) {
+    post_form(browser, hold, ("", &["digest", "revision"]), ("decision", decision))
+}
+
+/// Posts a form of a hold's page, with what the page has in its hidden fields.
+fn post_form(
+    browser: &Browser,
+    hold: &str,
+    (below, hidden): (&str, &[&str]),
+    (name, value): (&str, &str),
+) -> (u16, String) {
+    let shown = browser.page(&format!("/approve/{hold}"));
+    let hidden = ["csrf", "once"].iter().chain(hidden).map(|name| ((*name).to_owned(), field(&shown, name)));
+    let form: Vec<(String, String)> = hidden.chain([(name.to_owned(), value.to_owned())]).collect();
+    browser.post(&format!("/approve/{hold}{below}"), &form)
+}
+
+/// A key of somebody who is in a group.
+pub(crate) fn key(folder: &std::path::Path, user: &str, group: &str) -> String {
     let arguments = ["keys", "create", "--config", "standfast.yaml", "--user", user, "--group", group];
     let made = standfast().args(arguments).current_dir(folder).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -146,13 +167,7 @@ policy: {rules: [{id: two, hold: write_file, approvers: [\"group:ops\"], quorum:
     assert_eq!(dee.get(&page).0, 404, "nobody has asked dee yet");
     assert_eq!(send(&bob, "delegate", "dee", "24").0, 303);
     assert!(cy.page(&page).contains("In place of bob"));
-    let approve = |browser: &Browser| {
-        let shown = browser.page(&page);
-        let mut form: Vec<(String, String)> =
-            ["csrf", "once", "digest", "revision"].map(|name| (name.to_owned(), field(&shown, name))).into();
-        form.push(("decision".into(), "approve".into()));
-        browser.post(&page, &form).0
-    };
+    let approve = |browser: &Browser| decide(browser, &id, "approve").0;
     assert_eq!(approve(&dee), 303);
     let shown = cy.page(&page);
     assert!(shown.contains("<strong>1 of 2</strong> approvals: dee"), "{shown}");
@@ -164,4 +179,57 @@ policy: {rules: [{id: two, hold: write_file, approvers: [\"group:ops\"], quorum:
     let receipt = cy.page(&format!("/approve/{id}/receipt"));
     assert!(receipt.contains("dee in place of bob"), "{receipt}");
     assert!(at.join("workspace/a.txt").exists());
+}
+
+/// Rules are replaced while calls wait: the page says what changed since it was asked and what can be done about it. Asked again it is
+/// another revision, by what is there now; whoever decides then denies it, or cancels the run.
+#[test]
+fn what_changed_is_shown_and_asked_again_on_the_page() {
+    let script = json!({"replies": [
+        {"calls": [{"tool": "write_file", "arguments": json!({"path": "a.txt", "content": "x"}).to_string()}]},
+        {"text": "done"},
+    ]});
+    let rules = |because: &str| {
+        format!(
+            "llms: {{s: {{type: scripted, script: s.script.yaml}}}}
+agents: {{a: {{llm: s, tools: [write_file], task: {{}}, session_store: main}}}}
+session_stores: {{main: {{backend: sql, sql: {{driver: sqlite, database: kept.db}}}}}}
+policy: {{rules: [{{id: one, hold: write_file, because: {because}}}]}}
+"
+        )
+    };
+    let folder = folder(&[("s", &script.to_string())], "");
+    let at = folder.path();
+    std::fs::write(at.join("standfast.yaml"), rules("it is read by others")).unwrap();
+    let log_file = at.join("server.log");
+    let server = logging(at, &log_file);
+    let runs = [server.send("a"), server.send("a")];
+    let [first, second] = [0, 1].map(|no: usize| text(&runs[no]["holds"][0]["id"]).to_owned());
+    let browser = Browser::of(&server);
+    let page = browser.page(&format!("/approve/{first}"));
+    assert!(
+        !page.contains("Changed since this was asked.") && page.contains("it is read by others"),
+        "{page}"
+    );
+    replaced(at, &rules("it is read by everybody"));
+    until("the new rules count", || reloads(&log_file) == 1);
+    for (hold, run) in [(&first, &runs[0]), (&second, &runs[1])] {
+        let page = browser.page(&format!("/approve/{hold}"));
+        assert!(page.contains("Changed since this was asked.</strong> The policy has changed."), "{page}");
+        let cancels = format!("<a href=\"/runs/{}\">the page of the run</a>", text(&run["id"]));
+        assert!(page.contains("Ask again") && page.contains(&cancels), "{page}");
+        let again = post_form(&browser, hold, ("/people", &["revision"]), ("action", "again"));
+        assert_eq!(again.0, 303, "{}", again.1);
+        let page = browser.page(&format!("/approve/{hold}"));
+        assert_eq!(field(&page, "revision"), "1");
+        assert!(page.contains("it is read by everybody"), "{page}");
+        assert!(!page.contains("Changed since this was asked."), "{page}");
+    }
+    assert_eq!(decide(&browser, &first, "deny").0, 303);
+    assert_eq!(server.run_once(text(&runs[0]["id"]), "completed")["status"], "completed");
+    let run = format!("/runs/{}", text(&runs[1]["id"]));
+    let form = [("csrf".to_owned(), field(&browser.page(&run), "csrf"))];
+    assert_eq!(browser.post(&format!("{run}/cancel"), &form).0, 303);
+    server.run_once(text(&runs[1]["id"]), "canceled");
+    assert!(!at.join("workspace/a.txt").exists());
 }

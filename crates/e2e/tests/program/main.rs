@@ -4,6 +4,7 @@
 
 mod absences;
 mod approval_links;
+mod asked_people;
 mod audit;
 mod backup;
 mod budgets;
@@ -23,6 +24,7 @@ mod many_nodes;
 mod monitoring;
 mod moving;
 mod operator_log;
+mod operators;
 mod overload;
 mod packaging;
 mod paused_states;
@@ -38,5 +40,6 @@ mod states;
 mod tenants;
 mod terminal;
 mod tools_of_a_file;
+mod unreadable_policy;
 mod verify;
 mod watch;

@@ -9,7 +9,10 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::{Value, json};
+use standfast_store::conformance::cluster::shared;
 use standfast_testkit::{Process as Server, folder, serve, serve_command, standfast, text, until};
+
+use crate::form_pages::{Browser, decide};
 
 const GUIDE: &str = include_str!("../../../../docs/policy-walk-through.md");
 
@@ -47,7 +50,7 @@ fn team() -> String {
 }
 
 /// Replaces the configuration of a folder, as an editor does, and waits until the server has read it.
-fn replaced(folder: &Path, text: &str) {
+pub(crate) fn replaced(folder: &Path, text: &str) {
     std::fs::write(folder.join("new.yaml"), text).unwrap();
     std::fs::rename(folder.join("new.yaml"), folder.join("standfast.yaml")).unwrap();
 }
@@ -164,8 +167,12 @@ fn the_walk_through_of_the_guide() {
     let again = ask(&server, &bob, &["holds", "approve", &id]);
     assert_eq!(again["outcome"], "repeated", "one person counts once: {again}");
     assert!(!exists(at, "production/app.yaml"));
-    let two = ask(&server, &cy, &["holds", "approve", &id]);
-    assert_eq!(two["outcome"], "decided", "{two}");
+    let on_pages = Browser::with_key(&server, &cy);
+    let page = on_pages.page(&format!("/approve/{id}"));
+    assert!(page.contains("<strong>1 of 2</strong> approvals: bob"), "{page}");
+    assert!(page.contains("this is what customers run on") && page.contains("2 of group:ops"), "{page}");
+    let (status, said) = decide(&on_pages, &id, "approve");
+    assert_eq!(status, 303, "{said}");
     let ended = server.ask(&["show", text(&second["id"]), "--key", &ann]);
     let status = || {
         standfast_testkit::of_run(&server.ask(&["show", text(&second["id"]), "--key", &ann]))["status"]
@@ -214,7 +221,10 @@ fn exception(server: &Server, (ann, bob): (&str, &str), at: &Path) {
     assert_eq!(saved["outcome"], "decided", "{saved}");
     let used = publish();
     assert_eq!(used["status"], "completed", "{used}");
-    assert_eq!(publish()["status"], "held", "the exception is used up");
+    let held_again = publish();
+    assert_eq!(held_again["status"], "held", "the exception is used up");
+    let page = Browser::with_key(server, bob).page("/grants");
+    assert!(page.contains("write_file: 1 of 1 used") && page.contains("Used up"), "{page}");
     let listed = ask(server, bob, &["grants", "list"]);
     let grant = &listed["grants"][0];
     assert_eq!((&grant["state"], &grant["used_by"]), (&json!("used_up"), &json!([used["id"]])), "{listed}");
@@ -244,6 +254,64 @@ fn exception(server: &Server, (ann, bob): (&str, &str), at: &Path) {
     let said = String::from_utf8(verified.stdout).unwrap();
     assert_eq!(verified.status.code(), Some(1), "{said}");
     assert!(said.contains("receipt.json: this receipt is not what is stored: `asked.arguments"), "{said}");
+    ends_by_itself(server, (ann, bob), &held_again);
+}
+
+/// A grant whose instant passes has expired, by command and on the page, and answers nothing any more.
+fn ends_by_itself(server: &Server, (ann, bob): (&str, &str), held: &Value) {
+    let id = text(&held["holds"][0]["id"]);
+    // The shortest time in which this machine gets it saved.
+    let is_saved = |seconds: &&str| {
+        let until =
+            std::process::Command::new("date").args(["-u", "-d", seconds, "+%FT%TZ"]).output().unwrap();
+        let until = String::from_utf8(until.stdout).unwrap().trim().to_owned();
+        let wish = ["--uses", "5", "--until", &until];
+        let rule = server.output(&[&["holds", "grant-rule", id, "--json", "--key", bob], &wish[..]].concat());
+        let Ok(rule) = serde_json::from_slice::<Value>(&rule.stdout) else { return false };
+        let save = ["--rule", text(&rule["digest"]), "--key", bob];
+        server.output(&[&["holds", "approve", id], &wish[..], &save[..]].concat()).status.success()
+    };
+    assert!(["+4 seconds", "+15 seconds", "+50 seconds"].iter().any(is_saved), "{held}");
+    let newest = || {
+        let listed = ask(server, bob, &["grants", "list"]);
+        let all = listed["grants"].as_array().unwrap().clone();
+        all.into_iter().find(|grant| grant["uses"] == 5).unwrap_or_else(|| panic!("{listed}"))
+    };
+    until("the grant has expired", || newest()["state"] == "expired");
+    let page = Browser::with_key(server, bob).page("/grants");
+    assert!(page.contains("Expired"), "{page}");
+    let next = ask(server, ann, &["send", "docs", "publish the plan", "--wait"]);
+    assert_eq!(next["status"], "held", "{next}");
+}
+
+/// The back-test counts the calls of each kind of store, and how people decided them.
+#[test]
+fn the_back_test_reads_every_store() {
+    let postgres = format!("backend: sql, sql: {{driver: postgres, url: \"{}\"}}", shared().database());
+    for store in [postgres.as_str(), "backend: file, file: {directory: ./kept}"] {
+        let folder = folder(
+            &[("s", &writes(&["a.txt"]))],
+            &format!(
+                "agents: {{a: {{llm: s, tools: [write_file], task: {{}}, session_store: main}}}}
+session_stores: {{main: {{{store}}}}}
+policy: {{rules: [{{id: files, hold: write_file}}]}}
+"
+            ),
+        );
+        std::fs::create_dir(folder.path().join("workspace")).unwrap();
+        let server = serve(folder.path());
+        for word in ["approve", "deny"] {
+            let run = server.send("a");
+            server.ask(&["holds", word, text(&run["holds"][0]["id"])]);
+            server.run_once(text(&run["id"]), "completed");
+        }
+        // A folder is read by one process at a time.
+        drop(server);
+        let tested = json_of(&run(&["policy", "test", "standfast.yaml", "--json"], folder.path()));
+        assert_eq!(tested["calls"], 2, "{store}: {tested}");
+        let decided = &tested["by_rule"]["rule:files"]["decided"];
+        assert_eq!(decided["outcomes"], json!({"approved": 1, "denied": 1}), "{store}: {tested}");
+    }
 }
 
 /// Rules are replaced while runs wait under the old ones: who decides, and what is asked again, is what the new file says; a call
@@ -343,13 +411,13 @@ policy: {{rules: [{rules}]}}
 }
 
 /// A server whose log is in a file.
-fn logging(folder: &Path, log: &Path) -> Server {
+pub(crate) fn logging(folder: &Path, log: &Path) -> Server {
     let file = std::fs::File::create(log).unwrap();
     standfast_testkit::start(serve_command(folder).env("RUST_LOG", "info").stderr(file))
 }
 
 /// How often it has read its configuration again.
-fn reloads(log: &Path) -> usize {
+pub(crate) fn reloads(log: &Path) -> usize {
     std::fs::read_to_string(log).unwrap().matches("configuration reloaded").count()
 }
 
@@ -378,24 +446,35 @@ policy: {rules: [{id: a, allow: execute_command, where: {command: {argv: [touch,
     assert!(exists(folder.path(), "a") && !exists(folder.path(), "b"));
 }
 
-/// One rule is about a configured tool, work for another agent and a gate alike: each is held by its name, with its words.
+/// One rule is about a configured tool, work for another agent, a tool of an MCP server and a gate alike: each is held by its name,
+/// with its words. What a server's entry says is for its tools alone, by the names that it has for them.
 #[test]
 fn one_file_serves_every_kind_of_call() {
     let calls = json!([
+        {"tool": "pay__refund", "arguments": json!({"payment": "p-1"}).to_string()},
         {"tool": "write_file", "arguments": json!({"path": "a.txt", "content": "x"}).to_string()},
         {"tool": "research", "arguments": json!({"message": "find out"}).to_string()},
     ]);
     let script = json!({"replies": [{"calls": calls}, {"text": "done"}]}).to_string();
+    let ledger = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/ledger.py");
     let folder = folder(
         &[("s", &script), ("h", &json!({"replies": [{"text": "found"}]}).to_string())],
-        "tools:
-  write_file: {requires_approval: false}
-  research: {type: agent, agent: helper, requires_approval: false}
+        &format!(
+            "tools:
+  write_file: {{requires_approval: false}}
+  research: {{type: agent, agent: helper, requires_approval: false}}
+  pay:
+    type: mcp
+    command: python3
+    args: [{ledger:?}]
+    overrides: {{refund: {{requires_approval: false}}}}
+    policy: {{rules: [{{id: pays, hold: refund, because: money is gone then}}]}}
 agents:
-  a: {llm: s, tools: [write_file, research], task: {}}
-  helper: {llm: h, task: {}}
-policy: {rules: [{id: out, hold: [write_file, research, send_refund], because: it leaves the house}]}
-",
+  a: {{llm: s, tools: [write_file, research, pay], task: {{}}}}
+  helper: {{llm: h, task: {{}}}}
+policy: {{rules: [{{id: out, hold: [write_file, research, pay__refund, send_refund], because: it leaves the house}}]}}
+"
+        ),
     );
     std::fs::create_dir(folder.path().join("workspace")).unwrap();
     let server = serve(folder.path());
@@ -406,12 +485,20 @@ policy: {rules: [{id: out, hold: [write_file, research, send_refund], because: i
         .send(gate.to_string());
     let opened: Value = serde_json::from_str(&opened.unwrap().body_mut().read_to_string().unwrap()).unwrap();
     let held: Vec<&Value> = run["holds"].as_array().unwrap().iter().map(|hold| &hold["id"]).collect();
-    assert_eq!(held.len(), 2, "{run}");
+    assert_eq!(held.len(), 3, "{run}");
+    let mut of_the_server = 0;
     for hold in held.into_iter().chain([&opened["hold"]]) {
         let shown = server.ask(&["holds", "show", text(hold)]);
-        assert_eq!(shown["because"], json!(["it leaves the house"]), "{shown}");
-        assert_eq!(shown["demands"][0]["rule"], "rule:out", "{shown}");
+        let said: Vec<&str> = shown["because"].as_array().unwrap().iter().map(text).collect();
+        let rules: Vec<&str> =
+            shown["demands"].as_array().unwrap().iter().map(|one| text(&one["rule"])).collect();
+        assert!(said.contains(&"it leaves the house") && rules.contains(&"rule:out"), "{shown}");
+        let is_of_the_server = shown["tool"] == "pay__refund";
+        assert_eq!(said.contains(&"money is gone then"), is_of_the_server, "{shown}");
+        assert_eq!(rules.contains(&"rule:pays"), is_of_the_server, "{shown}");
+        of_the_server += usize::from(is_of_the_server);
     }
+    assert_eq!(of_the_server, 1);
 }
 
 /// Rules of an agent are for its calls, rules of a tool for that tool's; a hold rule comes with its own times and what deny does.
@@ -482,7 +569,12 @@ policy:
     let key = of("policy.rules[0].alow");
     assert!(text(&key["help"]).contains("`allow`"), "{key}");
     assert_eq!(key["line"], 16, "{key}");
-    assert!(errors.iter().any(|error| text(&error["path"]).starts_with("policy.rules[1].match")), "{said:#}");
+    let example = of("policy.rules[1].match[0]");
+    assert_eq!(example["line"], 20, "{example}");
+    assert!(
+        text(&example["message"]).contains("git push") && !text(&example["help"]).is_empty(),
+        "{example}"
+    );
 }
 
 /// C24: with a list of approvers exactly those on it decide; `owner` names the owner; the refusal and the hold say why not.

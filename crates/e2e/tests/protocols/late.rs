@@ -152,3 +152,57 @@ async fn late_in_an_inbox_and_in_widgets() {
     let page = http.get("/sessions/s-1?agent=a").await.text;
     assert!(page.contains("expired, a late decision still counts"), "{page}");
 }
+
+/// What expired gets a new deadline by command, by the native API and on its page; decided before that it is not late.
+#[tokio::test]
+async fn a_hold_that_expired_is_reopened() {
+    let (_folder, server, http) = site();
+    let tomorrow =
+        std::process::Command::new("date").args(["-u", "-d", "+1 day", "+%FT%TZ"]).output().unwrap();
+    let tomorrow = String::from_utf8(tomorrow.stdout).unwrap().trim().to_owned();
+    for way in ["command", "api", "page"] {
+        let run = http.post("/api/v1/agents/a/runs", &json!({"input": "go", "wait": "settled"})).await.body;
+        let hold = text(&expired(&http, text(&run["id"])).await["id"]).to_owned();
+        match way {
+            "command" => {
+                let reopened = server.output(&["holds", "reopen", &hold, "--until", &tomorrow]);
+                assert!(reopened.status.success(), "{reopened:?}");
+            }
+            "api" => {
+                let body = json!({"expires_at": tomorrow});
+                let reopened = http.post(&format!("/api/v1/holds/{hold}/reopen"), &body).await;
+                assert_eq!(reopened.status, 200, "{reopened:?}");
+            }
+            _ => reopened_on_its_page(&server.base, &hold).await,
+        }
+        let shown = http.get(&format!("/api/v1/holds/{hold}")).await.body;
+        assert!(shown.get("expired_at").is_none() && shown["expires_at"].is_string(), "{way}: {shown}");
+        assert!(shown.get("grace_ends_at").is_none(), "{way}: {shown}");
+        let again = http.post(&format!("/api/v1/holds/{hold}/reopen"), &json!({})).await;
+        assert_eq!(again.status, 409, "{way}: it is open and has not expired: {again:?}");
+        let resolve = json!({"resolution": "approve"});
+        let decided = http.post(&format!("/api/v1/holds/{hold}/resolve"), &resolve).await;
+        assert_eq!(decided.status, 200, "{way}: {decided:?}");
+        assert!(decided.body["hold"].get("late").is_none(), "{way}: {decided:?}");
+        let receipt = http.get(&format!("/api/v1/holds/{hold}/receipt")).await.body;
+        assert!(receipt["receipt"]["decision"].get("late").is_none_or(|late| late == false), "{receipt}");
+    }
+}
+
+/// Posts the form of a hold's page that sets a new deadline.
+async fn reopened_on_its_page(base: &str, hold: &str) {
+    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let answer = client.get(format!("{base}/approve/{hold}")).send().await.unwrap();
+    let cookie = answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let page = answer.text().await.unwrap();
+    assert!(page.contains("name=\"action\" value=\"reopen\""), "{page}");
+    let field = |name: &str| {
+        let (_, rest) = page.split_once(&format!("name=\"{name}\" value=\"")).unwrap();
+        rest.split_once('"').unwrap().0.to_owned()
+    };
+    let form = format!("csrf={}&once={}&action=reopen&hours=24", field("csrf"), field("once"));
+    let posted = client.post(format!("{base}/approve/{hold}/people")).header("cookie", cookie);
+    let posted = posted.header("origin", base).header("content-type", "application/x-www-form-urlencoded");
+    let answer = posted.body(form).send().await.unwrap();
+    assert_eq!(answer.status(), 303, "{}", answer.text().await.unwrap());
+}

@@ -251,6 +251,53 @@ fn signed_heads_notice_what_is_gone_rolled_back_or_sealed_anew() {
     }
 }
 
+/// S0-53: receipts are proven with a copy of the database, the heads and the key alone: one that the heads cover, and one of a run that
+/// is newer than they are. What a receipt says otherwise is named.
+#[test]
+fn receipts_are_verified_offline_against_signed_heads() {
+    let (data, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (path, heads) = (copies.path().join("standfast.db"), copies.path().join("heads.jsonl"));
+    std::fs::write(copies.path().join("key.pem"), pem()).unwrap();
+    let decided = |session: &str, name: &str| {
+        let server = Server::on(data.path());
+        let (run, hold) = server.held(session);
+        let body = json!({"resolution": "approve", "wait": "settled"});
+        server.ask("POST", &format!("/api/v1/holds/{hold}/resolve"), Some(body));
+        let receipt = server.ask("GET", &format!("/api/v1/holds/{hold}/receipt"), None);
+        std::fs::write(copies.path().join(name), receipt.to_string()).unwrap();
+        drop(server);
+        let database = Connection::open(data.path().join("standfast.db")).unwrap();
+        database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        std::fs::copy(data.path().join("standfast.db"), &path).unwrap();
+        run
+    };
+    let older = decided("s-1", "older.json");
+    assert_eq!(sign(&path, &heads).status.code(), Some(0));
+    let newer = decided("s-2", "newer.json");
+    let verified = |name: &str| {
+        let [heads, key, receipt] = [&heads, &copies.path().join("key.pem"), &copies.path().join(name)]
+            .map(|path| path.display().to_string());
+        let answer = verify(&path, &["--heads", &heads, "--key", &key, "--receipt", &receipt]);
+        (answer.status.code(), text(&answer.stdout))
+    };
+    for (name, run, says) in [
+        ("older.json", &older, "; signed heads cover it"),
+        ("newer.json", &newer, "; it is newer than the newest signed head"),
+    ] {
+        let (code, said) = verified(name);
+        let line = said.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{said}"));
+        assert_eq!(code, Some(0), "{said}");
+        assert!(line.contains("as stored in events ") && line.contains(run.as_str()), "{line}");
+        assert!(line.contains(says), "{line}");
+    }
+    let written = std::fs::read_to_string(copies.path().join("older.json")).unwrap();
+    let forged = written.replace("person:local", "person:mallory");
+    assert_ne!(written, forged);
+    std::fs::write(copies.path().join("forged.json"), forged).unwrap();
+    let (code, said) = verified("forged.json");
+    assert!(code == Some(1) && said.contains("this receipt is not what is stored"), "{said}");
+}
+
 /// Rolls the last run back to its first append, with a row and holds that follow from it.
 fn roll_back(path: &Path) {
     rewrite(path, |links| links.truncate(1));

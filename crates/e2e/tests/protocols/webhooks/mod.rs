@@ -6,6 +6,7 @@
 
 mod example;
 mod fair;
+mod muted;
 mod one_teller;
 mod rights;
 mod who;
