@@ -27,6 +27,7 @@ mod races;
 mod readers;
 mod repeats;
 mod rules;
+mod sessions;
 mod snapshots;
 mod stopping;
 mod telling;
