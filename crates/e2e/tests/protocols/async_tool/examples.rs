@@ -27,6 +27,16 @@ fn copy() -> TempDir {
     folder
 }
 
+/// A key, made as an operator would.
+fn key(folder: &TempDir, variables: &[(&str, &str)]) -> String {
+    let mut command = standfast_testkit::standfast();
+    command.args(["keys", "create", "--user", "ann", "--config"]).arg(folder.path().join("standfast.yaml"));
+    command.arg("--data").arg(folder.path().join("data")).envs(variables.iter().copied());
+    let made = command.output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    String::from_utf8(made.stdout).unwrap().trim().to_owned()
+}
+
 /// The job's side; dropping it ends it.
 struct Job {
     child: Child,
@@ -48,8 +58,9 @@ fn job(program: &str, file: &Path) -> Job {
     Job { child, port }
 }
 
-/// The deployment runs, reports, and the model hears where the preview is.
-async fn deploys(folder: &Path, job: &Job) {
+/// The deployment runs, reports, and the model hears where the preview is; with a key where the server wants them, which the job never
+/// needs.
+async fn deploys(folder: &Path, job: &Job, key: Option<String>) {
     // The job is told where this server is, so the port must be known before.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = standfast_testkit::standfast();
@@ -58,7 +69,9 @@ async fn deploys(folder: &Path, job: &Job) {
         .arg(folder.join("standfast.yaml"));
     command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn").env_remove("STANDFAST_KEY");
     command.env("DEPLOY_PORT", &job.port).env("STANDFAST_PORT", port.to_string());
-    let server = Server::of(standfast_testkit::start(&mut command));
+    command.args(key.iter().flat_map(|_| ["--auth", "keys"]));
+    let mut server = Server::of(standfast_testkit::start(&mut command));
+    server.key = key;
     let run = server.begin("s-1").await;
     server.run_is(&run, "completed").await;
     let done = server.get("/async-tool/pending?status=completed&sessionID=s-1").await;
@@ -74,7 +87,16 @@ async fn deploys(folder: &Path, job: &Job) {
 async fn a_preview_is_deployed_by_the_python_example() {
     let folder = copy();
     let job = job("python3", &folder.path().join("deploy_preview.py"));
-    deploys(folder.path(), &job).await;
+    deploys(folder.path(), &job, None).await;
+}
+
+/// S2-19, S2-43: the same where keys are wanted: the job reports with its signature alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_is_deployed_where_keys_are_wanted() {
+    let folder = copy();
+    let job = job("python3", &folder.path().join("deploy_preview.py"));
+    let key = key(&folder, &[("DEPLOY_PORT", &job.port)]);
+    deploys(folder.path(), &job, Some(key)).await;
 }
 
 /// S2-43: the worked example, in TypeScript, checked by its compiler.
@@ -86,12 +108,12 @@ async fn a_preview_is_deployed_by_the_typescript_example() {
     let checked = Command::new("node_modules/.bin/tsc").current_dir(folder.path()).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
     let job = job("node", &folder.path().join("deploy_preview.js"));
-    deploys(folder.path(), &job).await;
+    deploys(folder.path(), &job, None).await;
 }
 
 /// S2-3, S2-7, S2-19, S2-21, S2-27, S2-43: what docs/async-tools.md prints, with the addresses, the id and the secret in their places: its tool
-/// is configured, its query finds the call, its shell signs a result that fits its own `validate_result`, and the record has
-/// no member that the page does not show.
+/// is configured, its query finds the call, its shell signs a result that fits its own `validate_result` and needs no key where keys are wanted,
+/// and the record has no member that the page does not show.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_report_of_the_page_is_taken() {
     let outside = Outside::answering(json!({"externalRef": "deploy-123"})).await;
@@ -108,10 +130,12 @@ async fn the_report_of_the_page_is_taken() {
 llms: {{s: {{type: scripted, script: script.yaml}}}}
 session_stores: {{main: {{backend: sql, sql: {{driver: sqlite, database: a.db}}}}}}
 agents: {{ops: {{llm: s, session_store: main, tools: [deploy_preview], task: {{}}}}}}
+server: {{auth: {{api_keys: true}}}}
 "
     );
     std::fs::write(folder.path().join("standfast.yaml"), config).unwrap();
-    let server = serve(folder.path());
+    let mut server = serve(folder.path());
+    server.key = Some(key(&folder, &[]));
     let run = server.begin("s-1").await;
     let job = outside.job().await;
     let (id, secret) = (text(&job["pendingID"]), text(&job["callbackSecret"]));

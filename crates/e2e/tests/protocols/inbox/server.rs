@@ -80,7 +80,35 @@ pub(crate) fn serve_from(folder: &Path, data: &str) -> Server {
     Server { program: standfast_testkit::start(&mut command), client }
 }
 
+/// A server that wants keys, for workers elsewhere; everything is asked with the key of somebody who adds tasks and answers.
+pub(crate) fn keyed() -> (tempfile::TempDir, Server) {
+    let folder = tempfile::tempdir().unwrap();
+    let agents = "agents: {ops: {llm: script, session_store: main, task: {}}}\n";
+    configure_with(folder.path(), "replies:\n- text: done\n", agents, ", auth: {api_keys: true}");
+    let scopes = ["--scope", "runs:read", "--scope", "runs:write", "--scope", "holds:decide"];
+    let key = key(folder.path(), "ann", &scopes);
+    let server = serve(folder.path()).with_key(&key);
+    (folder, server)
+}
+
+/// A key of this user, made as an operator would.
+pub(crate) fn key(folder: &Path, user: &str, more: &[&str]) -> String {
+    let mut command = standfast_testkit::standfast();
+    command.args(["keys", "create", "--user", user, "--config"]).arg(folder.join("standfast.yaml"));
+    let made = command.arg("--data").arg(folder.join("data")).args(more).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    String::from_utf8(made.stdout).unwrap().trim().to_owned()
+}
+
 impl Server {
+    /// Everything from now on is asked with this key.
+    fn with_key(self, key: &str) -> Server {
+        let mut headers = reqwest::header::HeaderMap::new();
+        headers.insert("authorization", format!("Bearer {key}").parse().unwrap());
+        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).default_headers(headers);
+        Server { client: client.build().unwrap(), ..self }
+    }
+
     /// Below `/api/inboxes`.
     pub(crate) async fn get(&self, path: &str) -> Answer {
         answer(self.client.get(format!("{}/api/inboxes{path}", self.program.base))).await

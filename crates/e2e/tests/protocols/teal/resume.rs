@@ -219,31 +219,14 @@ async fn an_approval_and_a_question_are_decided_together() {
 #[tokio::test]
 async fn a_sub_run_is_decided_through_its_task() {
     let elsewhere = Elsewhere::quick().await;
-    let help = [Line::Asks(&["/a"]), Line::Says("helped")];
-    let more = "  lead: {llm: lead, session_store: main, sub_agents: [helper], task: {}}\n";
-    let folder = Folder::new(&elsewhere, &[("helper", &help)], more);
-    let script = json!({"replies": [
-        {"calls": [{"tool": "ask_helper", "arguments": r#"{"message": "look"}"#}]},
-        {"text": "all done"}
-    ]});
-    std::fs::write(folder.folder.path().join("lead.script.yaml"), script.to_string()).unwrap();
-    let config = std::fs::read_to_string(folder.config()).unwrap();
-    let config = config.replace("llms:\n", "llms:\n  lead: {type: scripted, script: lead.script.yaml}\n");
-    std::fs::write(folder.config(), config).unwrap();
+    let folder = Folder::led(&elsewhere);
     let server = folder.serve();
-    let mut paused = server.paused("lead").await;
-    // Handing out work may be asked about first.
-    while paused["tool_calls"][0]["name"] == "ask_helper" {
-        paused = server.approve(&paused["request_id"]).await.body;
-    }
+    let paused = server.paused_below("lead").await;
     assert_eq!(paused["tool_calls"][0]["name"], "http_request", "{paused}");
     assert_eq!(server.task("lead", &paused["task_id"]).await["status"], "Paused");
     let done = server.approve(&paused["request_id"]).await;
     assert_eq!((&done.body["output"], &done.body["task_id"]), (&json!("all done"), &paused["task_id"]));
-    let mut paused = server.paused("lead").await;
-    while paused["tool_calls"][0]["name"] == "ask_helper" {
-        paused = server.approve(&paused["request_id"]).await.body;
-    }
+    let paused = server.paused_below("lead").await;
     let stopped = server.resume(&paused["request_id"], &json!({"action": "reject"})).await;
     assert_eq!((&stopped.body["status"], &stopped.body["task_id"]), (&json!("Canceled"), &paused["task_id"]));
     assert_eq!(elsewhere.got(), ["/a"]);

@@ -72,6 +72,22 @@ agents:\n{own}{more}",
         Folder { folder }
     }
 
+    /// An agent `lead` that hands out work to `helper`, whose request is asked about.
+    pub(crate) fn led(elsewhere: &Elsewhere) -> Folder {
+        let help = [Line::Asks(&["/a"]), Line::Says("helped")];
+        let more = "  lead: {llm: lead, session_store: main, sub_agents: [helper], task: {}}\n";
+        let folder = Folder::new(elsewhere, &[("helper", &help)], more);
+        let script = json!({"replies": [
+            {"calls": [{"tool": "ask_helper", "arguments": r#"{"message": "look"}"#}]},
+            {"text": "all done"}
+        ]});
+        std::fs::write(folder.folder.path().join("lead.script.yaml"), script.to_string()).unwrap();
+        let config = std::fs::read_to_string(folder.config()).unwrap();
+        let config = config.replace("llms:\n", "llms:\n  lead: {type: scripted, script: lead.script.yaml}\n");
+        std::fs::write(folder.config(), config).unwrap();
+        folder
+    }
+
     pub(crate) fn config(&self) -> PathBuf {
         self.folder.path().join("standfast.yaml")
     }
@@ -111,6 +127,16 @@ impl Line<'_> {
 /// The demo, with its agents `ops` (asks before it deletes), `travel` (asks with options, then freely) and `receipts`.
 pub(crate) fn demo(data: &Path) -> Server {
     start(standfast_testkit::standfast().arg("serve").arg("--data").arg(data))
+}
+
+/// The same where keys are wanted; with the key of a user.
+pub(crate) fn keyed_demo(data: &Path) -> (Server, String) {
+    let mut command = standfast_testkit::standfast();
+    let made = command.args(["keys", "create", "--user", "ann", "--data"]).arg(data).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let mut command = standfast_testkit::standfast();
+    (start(command.args(["serve", "--demo", "--auth", "keys", "--data"]).arg(data)), key)
 }
 
 fn start(command: &mut Command) -> Server {
@@ -161,6 +187,15 @@ impl Server {
         assert_eq!(answer.status, 200, "{answer:?}");
         assert_eq!(answer.body["message"], "Human intervention required.", "{answer:?}");
         answer.body
+    }
+
+    /// The same for an agent whose sub-run waits: handing out work may be asked about first.
+    pub(crate) async fn paused_below(&self, agent: &str) -> Value {
+        let mut paused = self.paused(agent).await;
+        while paused["tool_calls"][0]["name"] == "ask_helper" {
+            paused = self.approve(&paused["request_id"]).await.body;
+        }
+        paused
     }
 
     /// Decides a request.
