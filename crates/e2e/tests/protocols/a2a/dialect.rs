@@ -312,8 +312,9 @@ async fn a_denial_without_a_task_block_is_told_as_text() {
 async fn a_race_with_somebody_else_never_breaks_a_loop() {
     let folder = tempfile::tempdir().unwrap();
     let server = assistant(folder.path());
-    let mut won = 0;
-    for round in 0..standfast_testkit::rounds(200) {
+    let (mut won, mut lost) = (0, 0);
+    let rounds = standfast_testkit::rounds(200);
+    for round in 0..rounds {
         let began = server.ask("POST", "/v1/agents/assistant/message:send", &[], BEGIN.as_bytes()).await;
         let task = &began.body["task"];
         let hold = task["status"]["message"]["parts"][1]["data"]["hold_id"].as_str().unwrap();
@@ -340,7 +341,9 @@ async fn a_race_with_somebody_else_never_breaks_a_loop() {
             .collect();
         assert_eq!(decided.len(), 1, "{round}: {log}");
         assert_eq!(decided[0].to_string().contains("approve"), was_ours, "{round}: {log}");
-        won += usize::from(was_ours);
+        if was_ours { won += 1 } else { lost += 1 }
     }
-    assert!(won > 0, "neither side wins always");
+    // Of a few rounds one side may win all.
+    let is_raced = won > 0 && lost > 0;
+    assert!(is_raced || rounds < 20, "one side was always first: {won} won, {lost} lost");
 }
