@@ -92,9 +92,9 @@ fn a_run_is_counted_wherever_it_went() {
         "standfast_model_tokens_total{model=\"script\",direction=\"output\"} 60",
         "standfast_model_cost_micros_total{model=\"script\"} 0",
         // A thousand at 2.50 for a million, and 200 at 10.00.
-        "standfast_model_tokens_total{model=\"paid\",direction=\"input\"} 1000",
-        "standfast_model_tokens_total{model=\"paid\",direction=\"output\"} 200",
-        "standfast_model_cost_micros_total{model=\"paid\"} 4500",
+        "standfast_model_tokens_total{model=\"m-1\",direction=\"input\"} 1000",
+        "standfast_model_tokens_total{model=\"m-1\",direction=\"output\"} 200",
+        "standfast_model_cost_micros_total{model=\"m-1\"} 4500",
         "standfast_deliveries_total{result=\"delivered\"} 1",
         "standfast_deliveries_total{result=\"failed\"} 1",
         "standfast_deliveries_total{result=\"dead\"} 0",
