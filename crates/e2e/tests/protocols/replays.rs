@@ -1,11 +1,14 @@
 //! T5: what was decided, started or reported once is not again, whichever way it comes again: the same bytes and the same id, at the
 //! same node, at another one, after `kill -9`, and late. A2A has its own table (`a2a/repeats.rs`); here are Teal Agents, inboxes,
-//! approval links, gates and the server's own MCP tools.
+//! approval links, gates and the server's own MCP tools, in `replays/native.rs` the native API, the pages and the hooks. Reports of jobs are in
+//! `async_tool/nodes.rs`, clicks in `crates/e2e/tests/outside/chats/slack.rs`.
 //!
 //! Two nodes share one Postgres. An agent asks for A, then for B, then for C: nothing that approved A, or comes too late for it, may
 //! approve B. A call through an MCP gateway is in `crates/e2e/tests/outside/mcp/gateway_replays.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod native;
 
 use std::path::Path;
 
@@ -63,10 +66,11 @@ impl Pair {
   writes: {{type: scripted, script: writes.yaml}}
   asks: {{type: scripted, script: asks.yaml}}
 session_stores: {{main: {{backend: sql, sql: {{driver: postgres, url: \"{}\"}}}}}}
-server: {{nodes: {{take_over_after: 3s}}, links: {{key: 'a key of links that is long enough', sign_in: none}}}}
+server: {{nodes: {{take_over_after: 3s}}, links: {{key: 'a key of links that is long enough', sign_in: none, issue_by_admin: true}}}}
 people: {{alice: {{}}}}
 agents:
   ops: {{llm: writes, session_store: main, tools: [write_file], approvers: ['user:alice', 'user:local'], task: {{}}}}
+  clerk: {{llm: writes, session_store: main, tools: [write_file], inboxes: [files], task: {{}}}}
   triage: {{llm: asks, session_store: main, inboxes: [support], task: {{}}}}
 policy: {{rules: [{{id: money, hold: send_refund, because: money leaves}}]}}
 ",

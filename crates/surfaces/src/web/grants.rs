@@ -250,15 +250,17 @@ async fn approve(
     let decision = decision(&view, &posted).map_err(|forms::Mistake(text)| invalid(&text))?;
     let shown = posted.get("grant_digest").and_then(|text| text.parse().ok());
     let shown = shown.ok_or_else(|| invalid("The form is incomplete. Reload the page."))?;
-    let request = match grants.propose_on(&who, id, &GrantRequest::default(), &snapshot).await {
-        Ok(exact) => {
-            let mut fields = vec!["uses".to_owned(), "until".into(), "same_session".into()];
-            fields.extend((0..exact.conditions.len()).map(field));
-            let entered = fields.into_iter().filter_map(|name| Some((name.clone(), posted.get(&name)?)));
-            request(&GrantFields(entered.collect()), &exact, app.engine.clock().now())
-                .map_err(|why| invalid(&why))?
-        }
-        Err(error) => return Err(no_grant(error)),
+    let request = if view.row.closed.is_some() {
+        // No rule is made of what was decided: the same form again is answered as before, any other is refused.
+        GrantRequest::default()
+    } else {
+        let exact =
+            grants.propose_on(&who, id, &GrantRequest::default(), &snapshot).await.map_err(no_grant)?;
+        let mut fields = vec!["uses".to_owned(), "until".into(), "same_session".into()];
+        fields.extend((0..exact.conditions.len()).map(field));
+        let entered = fields.into_iter().filter_map(|name| Some((name.clone(), posted.get(&name)?)));
+        request(&GrantFields(entered.collect()), &exact, app.engine.clock().now())
+            .map_err(|why| invalid(&why))?
     };
     let accepted = grants.approve_on(&who, decision, (&request, shown), &snapshot).await;
     let accepted = accepted.map_err(no_grant)?;
