@@ -17,15 +17,19 @@ use std::sync::{Arc, Mutex};
 
 use rusqlite::Connection;
 use standfast_core::command::{Choice, Command};
+use standfast_core::digest::Digest;
 use standfast_core::id::Seq;
 use standfast_core::project::{HoldChange, RunRow};
+use standfast_core::time::Timestamp;
 use standfast_store::conformance::appending::say;
-use standfast_store::conformance::cluster::shared;
+use standfast_store::conformance::cluster::{OwnServer, Replication, query_count, run, shared};
 use standfast_store::conformance::faults::fresh_file;
-use standfast_store::conformance::support::{NewRun, SHELL, Scribe, block_on, checked, resolve, the_hold};
+use standfast_store::conformance::support::{
+    NewRun, SHELL, Scribe, block_on, checked, resolve, tenant, the_hold,
+};
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{Batch, Effort, Observer, RunStore, Store};
+use standfast_store::{Batch, Effort, IdempotencyStore, KeyNote, Observer, RunStore, Store};
 
 use cycle::Bench;
 
@@ -211,6 +215,66 @@ fn a_crowd_shares_commits() {
     println!("at 64: {each:.1} appends a commit, {statements:.1} statements a cycle");
     assert!(each >= 16.0, "{each:.1} appends a commit");
     assert!(statements <= 18.0, "{statements:.1} statements a cycle");
+}
+
+/// A note of a key is there for everybody at once and waits for no disk: the append that follows it syncs both.
+#[test]
+fn a_note_costs_no_sync_of_its_own() {
+    let (_directory, file) = fresh_file();
+    let (counter, store) = sqlite(&file);
+    let mut scribe = Scribe::new(5);
+    let start = scribe.start(&NewRun::of("helper"));
+    let row = start.row.clone();
+    let syncs = || counter.take().get(&Effort::Sync).copied().unwrap_or_default();
+    block_on(store.append(vec![start])).unwrap();
+    assert_eq!(syncs(), 1, "an append is one");
+    for n in 0..3_u8 {
+        block_on(store.note_keys(vec![note(&row, n)])).unwrap();
+        assert_eq!(syncs(), 0, "a note is none");
+        assert!(block_on(store.find_key(tenant("default"), format!("k-{n}"))).unwrap().is_some());
+    }
+    block_on(store.append(vec![scribe.batch(&row, &say("go on, please"))])).unwrap();
+    assert_eq!(syncs(), 1, "the notes rode with the append");
+}
+
+/// The same on Postgres. Whatever is to last waits there for a standby that never comes, and a note is none of that.
+#[test]
+fn a_note_on_postgres_waits_for_no_sync() {
+    let server = OwnServer::replicating(Replication::Synchronous);
+    // Nothing waits for the standby where the session says so.
+    let alone = format!("{} options='-c synchronous_commit=local'", server.url());
+    let mut scribe = Scribe::new(6);
+    let start = scribe.start(&NewRun::of("helper"));
+    let row = start.row.clone();
+    block_on(PostgresStore::open(&PostgresOptions::at(&alone)).unwrap().append(vec![start])).unwrap();
+    let store = Arc::new(PostgresStore::open(&PostgresOptions::at(server.url())).unwrap());
+    let waits = || query_count(&alone, "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'") > 0;
+    let appends = |batch: Batch| {
+        let answer = store.append(vec![batch]);
+        while !waits() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let go_on = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        run(&alone, &[go_on.to_owned()]);
+        block_on(answer).unwrap();
+    };
+    let said = scribe.batch(&row, &say("an append waits"));
+    let row = said.row.clone();
+    appends(said);
+    let (noting, new) = (store.clone(), note(&row, 1));
+    let noting = std::thread::spawn(move || block_on(noting.note_keys(vec![new])));
+    while !noting.is_finished() {
+        assert!(!waits(), "a note waits as well");
+    }
+    noting.join().unwrap().unwrap();
+    assert!(block_on(store.find_key(tenant("default"), "k-1".to_owned())).unwrap().is_some());
+    appends(scribe.batch(&row, &say("and so does the next one")));
+}
+
+fn note(row: &RunRow, n: u8) -> KeyNote {
+    let until = Timestamp(row.run.facts.started_at.0 + 3_600_000);
+    let kept = Some((Digest([n; 32]), until));
+    KeyNote { tenant: tenant("default"), key: format!("k-{n}"), run: row.run.facts.id, kept }
 }
 
 /// However long a run's log is, the next append and the next read cost what the first ones did.
