@@ -108,3 +108,105 @@ async fn an_answer_for_the_server_counts_at_one_node() {
     let paid = std::fs::read_to_string(folder.path().join("place/paid.txt")).unwrap();
     assert_eq!(paid, "Ann 300\n");
 }
+
+/// A key of somebody in a tenant.
+fn key(folder: &TempDir, user: &str, tenant: &str) -> String {
+    let mut command = standfast_testkit::standfast();
+    command.args(["keys", "create", "--scope", "admin", "--user", user, "--tenant", tenant, "--config"]);
+    let made = command.arg(folder.path().join("standfast.yaml")).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    String::from_utf8(made.stdout).unwrap().trim().to_owned()
+}
+
+/// An id of the same form that nobody has.
+fn nobodys(id: &str) -> String {
+    format!("{}000000", &id[..id.len() - 6])
+}
+
+/// T15, T16: of a session, a task and a question of another tenant a gateway knows nothing, at any node and for nobody there: not for
+/// somebody of the same name, not for an administrator. Nothing of it is cancelled, decided or run; its owner goes on with all three.
+#[tokio::test(flavor = "multi_thread")]
+async fn t15_t16_a_gateway_keeps_tenants_apart() {
+    let (port, asking_port) = (standfast_testkit::free_port(), standfast_testkit::free_port());
+    let gateways = format!(
+        "  web: {{url: 'http://127.0.0.1:{port}/mcp'}}\n  ask: {{url: 'http://127.0.0.1:{asking_port}/mcp', wait: 2s}}\n"
+    );
+    let shared = SHARED.replace("server: {", "server: {auth: {api_keys: true}, ");
+    let folder = folder(&gateways, &format!("{shared}{RULES}"));
+    on_postgres(&folder);
+    let _upstream = upstream(&folder, port);
+    let mut command = std::process::Command::new("node");
+    command.arg(packages().join("asking.js")).arg(folder.path().join("place")).arg(asking_port.to_string());
+    let _asking = super::over_http::listening(command, asking_port);
+    let [(_one, first), (_two, second)] = ["one", "two"].map(|name| node(&folder, name));
+    let ann = first.with_key(&key(&folder, "ann", "default"));
+    let mut strangers = Vec::new();
+    for user in ["ann", "root"] {
+        let key = key(&folder, user, "acme");
+        strangers.extend([first.with_key(&key), second.with_key(&key)]);
+    }
+    // A session.
+    let session = Client::hello(&ann, "web", "2025-06-18", json!({})).await;
+    let id = session.session.clone().unwrap();
+    for stranger in &strangers {
+        let listed = async |id: &str| {
+            let client = Client { http: stranger.clone(), session: Some(id.to_owned()), ..session.clone() };
+            let answer = client.ask(json!(1), "tools/list", json!({})).await;
+            (answer.status, answer.text.replace(id, "ID"))
+        };
+        let theirs = listed(&id).await;
+        assert_eq!(theirs.0, 404, "{theirs:?}");
+        assert_eq!(theirs, listed(&nobodys(&id)).await);
+    }
+    assert!(result(&session.ask(json!(2), "tools/list", json!({})).await)["tools"].is_array());
+    // A task.
+    let tasks = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let call = json!({"name": "pay", "arguments": {"to": "Ann"}, "_meta": meta(&tasks)});
+    let created = result(&modern(&ann, "ask").ask(json!(3), "tools/call", call).await);
+    let task = text(&created["taskId"]).to_owned();
+    let of = |task: &str| json!({"taskId": task, "_meta": meta(&tasks)});
+    for stranger in &strangers {
+        for method in ["tasks/get", "tasks/cancel", "tasks/update"] {
+            let asked = async |task: &str| {
+                let answer = modern(stranger, "ask").ask(json!(4), method, of(task)).await;
+                (answer.status, answer.text.replace(task, "ID"))
+            };
+            let theirs = asked(&task).await;
+            assert!(theirs.1.contains("\"error\""), "{method}: {theirs:?}");
+            assert_eq!(theirs, asked(&nobodys(&task)).await, "{method}");
+        }
+    }
+    assert_eq!(result(&modern(&ann, "ask").ask(json!(5), "tasks/get", of(&task)).await)["status"], "working");
+    modern(&ann, "ask").ask(json!(6), "tasks/cancel", of(&task)).await;
+    // A question, before the call is approved and after it.
+    let mut pay = json!({"name": "pay", "arguments": {"to": "Bob"}, "_meta": meta(&json!({"elicitation": {"form": {}}}))});
+    let waits = result(&modern(&ann, "ask").ask(json!(7), "tools/call", pay.clone()).await);
+    let held = hold(&ann).await;
+    let mine = text(&held["id"]).to_owned();
+    // The same words are a call of the stranger's own, about which somebody of their tenant is asked.
+    let own_call = async |pay: &Value| {
+        for stranger in &strangers {
+            let said = result(&modern(stranger, "ask").ask(json!(8), "tools/call", pay.clone()).await);
+            assert!(said["inputRequests"]["standfast"].is_object(), "{said}");
+            assert!(!said.to_string().contains(&mine), "{said}");
+            let open = stranger.get("/api/v1/holds").await;
+            assert!(open.text.contains("hold_") && !open.text.contains(&mine), "{open:?}");
+        }
+    };
+    pay["requestState"] = waits["requestState"].clone();
+    pay["inputResponses"] = json!({"standfast": {"action": "accept", "content": {}}});
+    own_call(&pay).await;
+    resolve(&ann, &held, json!({"resolution": "approve"})).await;
+    own_call(&pay).await;
+    let asks = result(&modern(&ann, "ask").ask(json!(9), "tools/call", pay.clone()).await);
+    assert!(asks["inputRequests"]["amount"].is_object(), "{asks}");
+    pay["requestState"] = asks["requestState"].clone();
+    pay["inputResponses"] = json!({"amount": {"action": "accept", "content": {"cents": 300}}});
+    for stranger in &strangers {
+        let said = result(&modern(stranger, "ask").ask(json!(11), "tools/call", pay.clone()).await);
+        assert!(said["isError"] == true && words(&said).starts_with("Not executed"), "{said}");
+    }
+    assert!(!folder.path().join("place/paid.txt").exists());
+    let done = result(&modern(&ann, "ask").ask(json!(10), "tools/call", pay).await);
+    assert!(words(&done).starts_with("paid 300 cents to Bob"), "{done}");
+}

@@ -122,15 +122,25 @@ fn a_revoked_standing_approval_that_is_put_back_is_noticed_on_postgres() {
     );
 }
 
+/// In order: what a killed server had in its journal would undo the change of a file.
+fn end_in_order(mut server: Process) {
+    let pid = server.child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+/// Takes a key out of the file that has them.
+fn forget_line(folder: &Path, key: &str) {
+    let keys = folder.join("kept/keys.jsonl");
+    let lines = std::fs::read_to_string(&keys).unwrap();
+    let kept: String = lines.split_inclusive('\n').filter(|line| !line.contains(key)).collect();
+    assert_ne!(kept, lines, "{key}");
+    std::fs::write(&keys, kept).unwrap();
+}
+
 /// T32: the same in files.
 #[test]
 fn a_revoked_standing_approval_that_is_put_back_is_noticed_in_files() {
-    // In order: what a killed server had in its journal would undo the change of a file.
-    let end = |mut server: Process| {
-        let pid = server.child.id().to_string();
-        assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        assert_eq!(server.child.wait().unwrap().code(), Some(0));
-    };
     let documents = |folder: &Path| -> Vec<std::path::PathBuf> {
         let all = std::fs::read_dir(folder.join("kept/sealed")).into_iter().flatten();
         all.map(|entry| entry.unwrap().path()).collect()
@@ -142,24 +152,80 @@ fn a_revoked_standing_approval_that_is_put_back_is_noticed_in_files() {
             let copy = tempfile::tempdir().unwrap();
             let mut cp = std::process::Command::new("cp");
             assert!(cp.arg("-a").arg(folder.join(".")).arg(copy.path()).status().unwrap().success());
-            end(serve(copy.path()));
+            end_in_order(serve(copy.path()));
             let book = documents(copy.path()).into_iter().next().unwrap();
             (book.file_name().unwrap().to_owned(), std::fs::read(&book).unwrap())
         },
         |folder, (name, bytes)| {
             std::fs::write(folder.join("kept/sealed").join(name), bytes).unwrap();
-            let keys = folder.join("kept/keys.jsonl");
-            let lines = std::fs::read_to_string(&keys).unwrap();
-            let kept: String = lines.lines().filter(|line| !line.contains("grant revoked")).fold(
-                String::new(),
-                |mut kept, line| {
-                    kept.push_str(line);
-                    kept.push('\n');
-                    kept
-                },
-            );
-            std::fs::write(&keys, kept).unwrap();
+            forget_line(folder, "grant revoked");
         },
-        end,
+        end_in_order,
     );
+}
+
+const ON_SQLITE: &str = "backend: sql, sql: {driver: sqlite, database: a.db}";
+
+/// What a start took is in its event and in a row that keeps others from taking it. Without the row it could be taken again: the audit
+/// looks for it, and says what is missing.
+fn misses(folder: &Path, took: &str, forget: impl FnOnce()) {
+    let (code, said) = verify(folder);
+    assert!(!said.contains(&format!("it took `{took}")), "{code} {said}");
+    forget();
+    let (code, said) = verify(folder);
+    assert!(code == 1 && said.contains(&format!("it took `{took}")), "{took}: {code} {said}");
+    assert!(said.contains("the row that says so is missing or changed"), "{said}");
+}
+
+/// T32: on SQLite: the use of a standing approval, a number of a budget, an effect.
+#[test]
+fn what_starts_took_is_looked_for() {
+    let delete = |folder: &Path, key: &str| {
+        let database = rusqlite::Connection::open(folder.join("a.db")).unwrap();
+        let gone = database.execute(&format!("DELETE FROM keys WHERE key LIKE '{key}%'"), []).unwrap();
+        assert_eq!(gone, 1, "{key}");
+    };
+    let folder = paying(ON_SQLITE);
+    let server = serve(folder.path());
+    granted(&server);
+    drop(server);
+    assert_eq!(verify(folder.path()).0, 0, "{:?}", verify(folder.path()));
+    misses(folder.path(), "grant use 1 ", || delete(folder.path(), "grant use 1 "));
+
+    let folder = paying(ON_SQLITE);
+    let config = folder.path().join("standfast.yaml");
+    let counted = "{id: pay, allow: write_file, effect_key: \"paid:{path}\", budgets: [{name: few, limit: 5, window: 1d}]}";
+    let rules = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, rules.replace("{id: pay, hold: write_file, because: it costs money}", counted))
+        .unwrap();
+    let server = serve(folder.path());
+    assert_eq!(server.send("a")["status"], "completed");
+    drop(server);
+    assert_eq!(verify(folder.path()).0, 0, "{:?}", verify(folder.path()));
+    misses(folder.path(), "budget number ", || delete(folder.path(), "budget number "));
+    misses(folder.path(), "effect 1 paid:paid%2Fa.txt", || delete(folder.path(), "effect 1 "));
+}
+
+/// T32: the same on Postgres, where the row is not gone but another call's.
+#[test]
+fn what_starts_took_is_looked_for_on_postgres() {
+    let url = shared().database();
+    let folder = paying(&format!("backend: sql, sql: {{driver: postgres, url: \"{url}\"}}"));
+    let server = serve(folder.path());
+    granted(&server);
+    drop(server);
+    assert_eq!(verify(folder.path()).0, 0, "{:?}", verify(folder.path()));
+    let other = "UPDATE keys SET request = decode(repeat('00', 32), 'hex') WHERE encode(key, 'escape') LIKE 'grant use 1 %'";
+    misses(folder.path(), "grant use 1 ", || cluster::run(&url, &[other.to_owned()]));
+}
+
+/// T32: the same in files.
+#[test]
+fn what_starts_took_is_looked_for_in_files() {
+    let folder = paying("backend: file, file: {directory: ./kept}");
+    let server = serve(folder.path());
+    granted(&server);
+    end_in_order(server);
+    assert_eq!(verify(folder.path()).0, 0, "{:?}", verify(folder.path()));
+    misses(folder.path(), "grant use 1 ", || forget_line(folder.path(), "grant use 1 "));
 }
