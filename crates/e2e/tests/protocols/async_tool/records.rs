@@ -129,7 +129,7 @@ async fn a_server_keeps_the_files_up_to_date() {
 }
 
 /// C9: a directory of copies is taken in by a start alone. Where a reload leaves it out, the log says that the old value stays in
-/// use, and it does: what happens afterwards is in the files.
+/// use, and it does: what happens afterwards is due until it is in the files.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_without_the_mirror_goes_on_with_the_copies() {
     let outside = Outside::answering(json!({})).await;
@@ -156,9 +156,21 @@ async fn a_reload_without_the_mirror_goes_on_with_the_copies() {
         log.lines().any(|line| line.contains("need a restart") && line.contains("mirror")).then_some(())
     })
     .await;
+    // While nothing can be written, what changed is due.
+    let due = || {
+        let database = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+        database.query_row("SELECT count(*) FROM notices", [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    until("everything is written", async || (due() == 0).then_some(())).await;
+    let (files, away) = (folder.path().join("files"), folder.path().join("away"));
+    std::fs::rename(&files, &away).unwrap();
+    std::fs::write(&files, "no directory").unwrap();
     let body = json!({"pendingID": id, "result": result()});
     assert_eq!(server.webhook(&body, text(&job["callbackSecret"])).await.status, 200);
     server.run_is(&run, "completed").await;
+    assert!(due() > 0, "the copy is due with the change");
+    std::fs::remove_file(&files).unwrap();
+    std::fs::rename(&away, &files).unwrap();
     says("completed").await;
 }
 
