@@ -1,7 +1,7 @@
 // An MCP server of the protocol of 2026-07-28 that asks back before it pays, made with the official SDK.
 //
 // Its folder is its first argument; with a port as its second it serves over HTTP. What it paid, and with which state and arguments, stands in `paid.txt` there.
-// Who pays Slow hears of it only once there is a file `go.txt`.
+// Who pays Slow hears of it only once there is a file `go.txt`. Nobody is asked how much the Known get.
 
 import { appendFileSync, existsSync } from "node:fs";
 import { createServer } from "node:http";
@@ -17,7 +17,7 @@ const requestedSchema = { type: "object", properties: { cents: { type: "integer"
 const made = () => {
   const server = new McpServer({ name: "asking", version: "1" }, { capabilities: { tools: {} } });
   server.registerTool("pay", { description: "Pays somebody.", inputSchema }, async ({ to }, { mcpReq }) => {
-    const amount = acceptedContent(mcpReq.inputResponses, "amount");
+    const amount = to.startsWith("Known ") ? { cents: 100 } : acceptedContent(mcpReq.inputResponses, "amount");
     if (!amount) {
       const message = `How much does ${to} get?`;
       const inputRequests = { amount: inputRequired.elicit({ message, requestedSchema }) };

@@ -6,11 +6,12 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use standfast_testkit::http::Http;
 use standfast_testkit::{Process, text, until};
 use tempfile::TempDir;
 
+use super::gateway_calls::{Client, result, words};
 use super::over_http::{Program, listening};
 use super::server::{package, packages};
 
@@ -158,6 +159,29 @@ fn the_guide_page_makes_a_server_safe() {
     assert_eq!(block("sh", 2), "standfast holds\nstandfast holds approve hold_…");
     server.ask(&["holds", "approve", hold]);
     assert!(calling.join().unwrap().to_string().contains("PORT"));
+}
+
+/// The last rung: a client that can do nothing but wait is told after `wait` that nothing ran. Where the tool promises structured output
+/// that is an error, as it has none, and the client knows the gate; another tool's is an ordinary text.
+#[tokio::test]
+async fn whoever_only_waits_is_told_that_nothing_ran() {
+    let port = standfast_testkit::free_port();
+    let _upstream = everything(port);
+    let folder = folder(&format!("  web: {{url: 'http://127.0.0.1:{port}/mcp', wait: 1s}}\n"), "");
+    let (_server, http) = serve(&folder, "127.0.0.1:0");
+    let client = Client::hello(&http, "web", "2025-06-18", json!({})).await;
+    let call = async |id: u32, tool: &str, arguments: Value| {
+        result(&client.ask(json!(id), "tools/call", json!({"name": tool, "arguments": arguments})).await)
+    };
+    // What a tool promises is known from the list.
+    client.ask(json!(0), "tools/list", json!({})).await;
+    let structured = call(1, "get-structured-content", json!({"location": "New York"})).await;
+    assert!(words(&structured).starts_with("Not executed."), "{structured}");
+    assert_eq!(structured["isError"], true, "{structured}");
+    assert!(text(&structured["_meta"]["standfast/gate"]).starts_with("run_"), "{structured}");
+    let plain = call(2, "echo", json!({"message": "hi"})).await;
+    assert!(words(&plain).starts_with("Not executed."), "{plain}");
+    assert_ne!(plain["isError"], true, "{plain}");
 }
 
 /// What a tool says to one call of the official client.

@@ -3,9 +3,13 @@
 //! The client is plain HTTP, so that nothing is repaired on the way; the server is made with the official SDK. That time over is no denial
 //! and that a session survives a restart is in `gateway_calls.rs`, that nothing is lost with whatever dies in `gateway_killed.rs`.
 
+use std::collections::BTreeMap;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::extract::State;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use standfast_testkit::http::Http;
 use standfast_testkit::{Process, text, until};
@@ -236,6 +240,109 @@ async fn headers_and_body_say_the_same() {
             assert_eq!((answer.status, &said["error"]["code"]), (400, &json!(-32020)), "{answer:?}");
         }
     }
+}
+
+/// A version of the protocol that nobody knows: whoever begins with it is answered with one that is known, by our own server and through a
+/// gateway as directly; whoever goes on with it is refused, and told which one that was.
+#[tokio::test]
+async fn an_unknown_version_is_answered_with_a_known_one() {
+    const UNKNOWN: &str = "1999-01-01";
+    let world = world();
+    let [through, direct] = both(&world, &json!({})).await;
+    let own = Client { path: "/mcp".to_owned(), session: None, ..through.clone() };
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": UNKNOWN, "capabilities": {}, "clientInfo": {"name": "plain", "version": "1"}}});
+    let headers = [("accept", "application/json, text/event-stream"), ("content-type", "application/json")];
+    for client in [&own, &direct, &through] {
+        let answer = client.http.send("POST", &client.path, &headers, &hello.to_string()).await;
+        let spoken = text(&result(&answer)["protocolVersion"]).to_owned();
+        assert!(
+            ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"].contains(&spoken.as_str()),
+            "{answer:?}"
+        );
+        let odd = Client { version: UNKNOWN, ..client.clone() };
+        let refused = odd.ask(json!(2), "tools/list", json!({})).await;
+        assert!(refused.status == 400 && refused.text.contains(UNKNOWN), "{}: {refused:?}", client.path);
+    }
+}
+
+/// What a server of its own heard, as it came, and what it answers to a call, byte for byte.
+#[derive(Clone, Default)]
+struct RawServer {
+    heard: Arc<Mutex<Vec<String>>>,
+}
+
+/// What calls come to: numbers that no double is, and spaces of its own.
+const RAW_RESULT: &str = r#"{"content":[{"type":"text","text":"ok"}],"structuredContent":{"big" : 9007199254740993.10,"huge":1.0e400,"zero":-0.0}}"#;
+
+impl RawServer {
+    /// Its address.
+    async fn listen(&self) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answer = |State(server): State<RawServer>, body: String| async move { server.answer(&body) };
+        let routes = axum::Router::new().route("/mcp", axum::routing::post(answer)).with_state(self.clone());
+        tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        format!("http://127.0.0.1:{port}/mcp")
+    }
+
+    fn answer(&self, body: &str) -> (axum::http::StatusCode, [(&'static str, &'static str); 1], String) {
+        let asked: BTreeMap<String, Box<RawValue>> = serde_json::from_str(body).unwrap();
+        let method: String = serde_json::from_str(asked["method"].get()).unwrap();
+        let result = match method.as_str() {
+            "initialize" => {
+                r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}"#
+            }
+            "tools/list" => {
+                r#"{"tools":[{"name":"read","inputSchema":{"type":"object"}},{"name":"pay","inputSchema":{"type":"object"}}]}"#
+            }
+            "tools/call" => {
+                self.heard.lock().unwrap().push(body.to_owned());
+                RAW_RESULT
+            }
+            _ => "{}",
+        };
+        let json = [("content-type", "application/json")];
+        match asked.get("id") {
+            None => (axum::http::StatusCode::ACCEPTED, json, String::new()),
+            Some(id) => {
+                let said = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.get());
+                (axum::http::StatusCode::OK, json, said)
+            }
+        }
+    }
+}
+
+/// Numbers are read and written again, and lose digits (what the gateway's page promises, against a server that sees bytes): arguments of
+/// a call that runs at once, and of one that a person approved, and results. An argument that no double can hold could not be checked with
+/// the tool's schema: such a call is refused, in words.
+#[tokio::test]
+async fn numbers_keep_their_bytes() {
+    let upstream = RawServer::default();
+    let url = upstream.listen().await;
+    let rules = "policy: {rules: [{id: reads, allow: mcp__raw__read, agent: gate}]}\n";
+    let folder = folder(&format!("  raw: {{url: '{url}'}}\n"), rules);
+    let (_server, http) = serve(&folder, "127.0.0.1:0");
+    let client = Client::hello(&http, "raw", VERSION, json!({})).await;
+    let arguments = r#"{"amount": 9007199254740993.10,"rate":1.0e300,"n":[-0,1E+2, 1e2]}"#;
+    let at_once = client.call(1, "read", arguments).await;
+    let waits = client.calls(2, "pay", arguments);
+    let held = standfast_testkit::until_found("a hold", async || {
+        let open = http.get("/api/v1/holds").await.text;
+        let (_, id) = open.split_once("\"hold_")?;
+        Some(json!({"id": format!("hold_{}", id.split_once('"')?.0)}))
+    })
+    .await;
+    assert_eq!(upstream.heard.lock().unwrap().len(), 1, "the second one waits");
+    resolve(&http, &held, json!({"resolution": "approve"})).await;
+    for answer in [at_once, waits.await.unwrap()] {
+        assert!(answer.text.contains(RAW_RESULT.trim_start_matches('{').trim_end_matches('}')), "{answer:?}");
+    }
+    let refused = client.call(3, "read", r#"{"rate":1.0e400}"#).await;
+    assert!(refused.text.contains("number out of range"), "{refused:?}");
+    let heard = upstream.heard.lock().unwrap().clone();
+    assert_eq!(heard.len(), 2, "{heard:?}");
+    assert!(heard.iter().all(|body| body.contains(arguments)), "{heard:?}");
 }
 
 /// An approval counts for a tool, or for a while, and not for these arguments (TrueFoundry; what ai-gateway#2073 asks for): every other

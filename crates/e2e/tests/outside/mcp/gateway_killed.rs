@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use standfast_testkit::http::Http;
+use standfast_testkit::wait::now_ms;
 use standfast_testkit::{Process, text, until};
 use tempfile::TempDir;
 
 use super::gateway::{RULES, folder, serve};
 use super::gateway_calls::{Client, hold, ran, resolve, result, upstream, words};
 use super::gateway_ladder::{Reading, meta, modern};
-use super::over_http::Program;
+use super::over_http::{Program, listening};
+use super::server::packages;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rung {
@@ -43,19 +45,41 @@ struct World {
     http: Http,
     port: u16,
     upstream: Option<Program>,
+    /// The port of a server of the newest protocol, which has no sessions.
+    newest: u16,
+    newest_upstream: Option<Program>,
+}
+
+/// The gateway in front of the server without sessions.
+const NEWEST: &str = "newest";
+
+fn newest(folder: &TempDir, port: u16) -> Program {
+    let mut command = Command::new("node");
+    command.arg(packages().join("asking.js")).arg(folder.path().join("place")).arg(port.to_string());
+    listening(command, port)
 }
 
 impl World {
     fn new() -> World {
-        let (port, own) = (standfast_testkit::free_port(), standfast_testkit::free_port());
+        let [port, own, new] = [(); 3].map(|()| standfast_testkit::free_port());
         let gateways = format!(
-            "  web: {{url: 'http://127.0.0.1:{port}/mcp'}}\n  local: {{command: node, args: [UNRULY, PLACE]}}\n"
+            "  web: {{url: 'http://127.0.0.1:{port}/mcp'}}\n  local: {{command: node, args: [UNRULY, PLACE]}}\n  \
+             {NEWEST}: {{url: 'http://127.0.0.1:{new}/mcp'}}\n"
         );
         let folder = folder(&gateways, RULES);
         let address = format!("127.0.0.1:{own}");
-        let upstream = Some(upstream(&folder, port));
+        let (upstream, newest_upstream) = (Some(upstream(&folder, port)), Some(newest(&folder, new)));
         let (server, http) = serve(&folder, &address);
-        World { folder, address, server: Some(server), http, port, upstream }
+        World { folder, address, server: Some(server), http, port, upstream, newest: new, newest_upstream }
+    }
+
+    /// What ran at the server behind a gateway.
+    fn ran(&self, gateway: &str) -> Vec<String> {
+        if gateway != NEWEST {
+            return ran(&self.folder);
+        }
+        let paid = std::fs::read_to_string(self.folder.path().join("place/paid.txt")).unwrap_or_default();
+        paid.lines().map(|line| line.trim_end_matches(" 100").to_owned()).collect()
     }
 
     fn kill_gateway(&mut self) {
@@ -69,6 +93,11 @@ impl World {
         if gateway == "web" {
             self.upstream = None;
             self.upstream = Some(upstream(&self.folder, self.port));
+            return;
+        }
+        if gateway == NEWEST {
+            self.newest_upstream = None;
+            self.newest_upstream = Some(newest(&self.folder, self.newest));
             return;
         }
         let pid = std::fs::read_to_string(self.folder.path().join("place/pid.txt")).unwrap();
@@ -118,7 +147,11 @@ impl Rung {
     }
 
     fn call(self, id: u32, how: &str) -> Value {
-        let mut params = json!({"name": "write", "arguments": {"how": how}});
+        let mut params = if how.starts_with("Known ") {
+            json!({"name": "pay", "arguments": {"to": how}})
+        } else {
+            json!({"name": "write", "arguments": {"how": how}})
+        };
         match self {
             Rung::Task | Rung::ComeBack => params["_meta"] = meta(&self.capabilities()),
             Rung::Progress => params["_meta"] = json!({"progressToken": "t"}),
@@ -172,8 +205,13 @@ impl Rung {
 }
 
 async fn survives(world: &mut World, gateway: &str, rung: Rung, victim: Victim) {
-    let how = format!("{gateway} {rung:?} {victim:?}");
-    drop(std::fs::remove_file(world.folder.path().join("place/ran.txt")));
+    let (how, done) = match gateway {
+        NEWEST => (format!("Known {rung:?} {victim:?}"), "paid 100 cents to"),
+        _ => (format!("{gateway} {rung:?} {victim:?}"), "write"),
+    };
+    for file in ["ran.txt", "paid.txt"] {
+        drop(std::fs::remove_file(world.folder.path().join("place").join(file)));
+    }
     let client = rung.client(&world.http, gateway).await;
     let mut reading = Some(Reading::of(&client, &rung.call(1, &how)).await);
     let sign = match &mut reading {
@@ -181,7 +219,7 @@ async fn survives(world: &mut World, gateway: &str, rung: Rung, victim: Victim) 
         None => None,
     };
     let held = hold(&world.http).await;
-    assert!(ran(&world.folder).is_empty(), "{how}");
+    assert!(world.ran(gateway).is_empty(), "{how}");
     match victim {
         Victim::Gateway => world.kill_gateway(),
         Victim::Client => drop(reading.take()),
@@ -200,8 +238,8 @@ async fn survives(world: &mut World, gateway: &str, rung: Rung, victim: Victim) 
         (_, _, _) => rung.client(&world.http, gateway).await,
     };
     let said = rung.again(&client, &how, sign.as_ref()).await;
-    assert!(said.starts_with(&format!("write {how}")), "{how}: {said}");
-    assert_eq!(ran(&world.folder), [how.as_str()], "once");
+    assert!(said.starts_with(&format!("{done} {how}")), "{how}: {said}");
+    assert_eq!(world.ran(gateway), [how.as_str()], "once");
     let open = world.http.get("/api/v1/holds").await.body["holds"].clone();
     assert_eq!(open, json!([]), "{how}: nobody was asked twice");
 }
@@ -215,6 +253,42 @@ async fn an_approval_survives_whatever_dies_in_front_of_a_program() {
             survives(&mut world, "local", rung, victim).await;
         }
     }
+}
+
+/// The server is reached over HTTP, without sessions.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_survives_whatever_dies_in_front_of_a_server_without_sessions() {
+    let mut world = World::new();
+    for rung in [Rung::Task, Rung::ComeBack] {
+        for victim in VICTIMS {
+            survives(&mut world, NEWEST, rung, victim).await;
+        }
+    }
+}
+
+/// The gateway is killed while a call runs that somebody approved: afterwards the gate says that it was started, and that its outcome is
+/// awaited for an hour from then on.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_under_way_when_the_gateway_died_is_awaited_for_an_hour() {
+    let mut world = World::new();
+    let client = Rung::Answer.client(&world.http, "web").await;
+    let before = now_ms() / 1000;
+    let waits = client.calls(1, "write", r#"{"how":"hang"}"#);
+    let held = hold(&world.http).await;
+    resolve(&world.http, &held, json!({"resolution": "approve"})).await;
+    until("it runs", || ran(&world.folder) == ["hang"]);
+    world.kill_gateway();
+    drop(waits.await);
+    let latest = now_ms() / 1000;
+    let gate = world.http.get(&format!("/api/v1/gates/{}", text(&held["run"]))).await.body;
+    assert_eq!((&gate["state"], &gate["attempt"]), (&json!("started"), &json!(1)), "{gate}");
+    // Within a day, which is all that an hour needs.
+    let clock: Vec<i64> =
+        text(&gate["start_by"])[11..19].split(':').map(|part| part.parse().unwrap()).collect();
+    let start_by = clock[0] * 3600 + clock[1] * 60 + clock[2];
+    let after = |begin: i64| (start_by + 86_400 - begin % 86_400) % 86_400;
+    assert!(after(before) >= 3600 && after(latest) <= 3600, "{gate}");
+    assert_eq!(ran(&world.folder), ["hang"]);
 }
 
 /// The server is reached over HTTP, with sessions.
