@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p standfast-engine --example embedded`; the guide explains it in `docs/embedding.md`.
 
-use std::{error::Error, path::Path, sync::Arc};
+use std::{error::Error, sync::Arc};
 
 use standfast_core::command::{AskedCall, Choice};
 use standfast_core::definition::{Definition, ToolSpec};
@@ -12,7 +12,7 @@ use standfast_engine::model::{Live, Model, ModelFuture, ModelReply, Prompt};
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
 use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
 use standfast_engine::{Decision, Engine, NewRun, auth::Principal, clock::Clock};
-use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::{Store, sqlite::SqliteOptions, sqlite::SqliteStore};
 
 struct Cashier;
 
@@ -35,8 +35,8 @@ impl Tool for Refund {
     }
 }
 
-/// Runs the agent in this file, approves its call, and returns what it says in the end.
-pub(crate) async fn refund(database: &Path) -> Result<Option<Body>, Box<dyn Error>> {
+/// Runs the agent in this store, approves its call, and returns what it says in the end.
+pub(crate) async fn refund(store: Arc<dyn Store>) -> Result<Option<Body>, Box<dyn Error>> {
     let (agent, tool) = (AgentName::new("cashier")?, ToolName::new("refund")?);
     let mut definition = Definition::new(agent.clone());
     let spec = ToolSpec::new("Pays a payment back", RawJson::parse(r#"{"type": "object"}"#)?);
@@ -45,7 +45,6 @@ pub(crate) async fn refund(database: &Path) -> Result<Option<Body>, Box<dyn Erro
     let cashier = Agent { tools, needs_approval: [tool].into(), ..Agent::new(definition, Arc::new(Cashier)) };
     let settings = Settings { agents: [(agent.clone(), Arc::new(cashier))].into(), ..Settings::usual() };
 
-    let store = Arc::new(SqliteStore::open(&SqliteOptions::at(database))?);
     let engine = Engine::new(store, Clock::system(), FixedSettings::default(), settings);
     engine.work();
     let (me, patience, message) = (Principal::local(), Millis::seconds(60), Message::text("Refund p-7"));
@@ -63,6 +62,7 @@ pub(crate) async fn refund(database: &Path) -> Result<Option<Body>, Box<dyn Erro
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    println!("{:?}", refund(Path::new("embedded.db")).await?);
+    let store = SqliteStore::open(&SqliteOptions::at("embedded.db"))?;
+    println!("{:?}", refund(Arc::new(store)).await?);
     Ok(())
 }

@@ -6,16 +6,33 @@
 #[expect(dead_code, reason = "its main function is the example's own")]
 mod embedded;
 
+use std::sync::Arc;
+
 use standfast_core::body::Body;
+use standfast_store::conformance::cluster::shared;
+use standfast_store::postgres::{PostgresOptions, PostgresStore};
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
 /// A tool and a model of one's own, a held call that is approved, and the result; in a file that a second start goes on with.
 #[tokio::test]
 async fn the_example_of_the_guide_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("runs.db");
+    let file = SqliteOptions::at(folder.path().join("runs.db"));
     for _ in 0..2 {
-        assert_eq!(embedded::refund(&file).await.unwrap(), Some(Body::text("p-7 is paid back.")));
+        let store = Arc::new(SqliteStore::open(&file).unwrap());
+        assert_eq!(embedded::refund(store).await.unwrap(), Some(Body::text("p-7 is paid back.")));
     }
+}
+
+/// The same on Postgres: the store is all that is another one.
+#[tokio::test]
+async fn it_runs_on_postgres() {
+    let url = shared().database();
+    for _ in 0..2 {
+        let store = Arc::new(PostgresStore::open(&PostgresOptions::at(&url)).unwrap());
+        assert_eq!(embedded::refund(store).await.unwrap(), Some(Body::text("p-7 is paid back.")));
+    }
+    shared().remove(&url);
 }
 
 /// The guide says under 60 lines, and means it.
