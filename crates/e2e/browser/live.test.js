@@ -101,6 +101,11 @@ test('a reload in the middle of typing brings back the page, and the task', asyn
   await page.getByLabel('Reason to deny').fill('half');
   await page.reload();
   await page.getByText('⏸️ Task paused - waiting for your input').waitFor();
+  await until('what was typed is there again', async () => await page.getByLabel('Reason to deny').inputValue() === 'half');
+  // Only a reload brings it back: who comes later, or after the call has changed, begins anew.
+  await page.locator('html[data-script=ready]').waitFor({ state: 'attached' });
+  await open(await sessionOf(run));
+  assert.equal(await page.getByLabel('Reason to deny').inputValue(), '');
   await page.getByRole('button', { name: '✓ Approve', exact: true }).click();
   await page.getByText('Approved by local').waitFor();
   assert.equal(server.effects().length, 1);

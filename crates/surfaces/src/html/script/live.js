@@ -18,6 +18,7 @@ const GATHER_MS = 120;
 const KEYS = 'standfast.keys';
 const TASK = 'standfast.task';
 const WORDS = 'standfast.words';
+const TYPED = 'standfast.typed';
 
 const base = document.body.dataset.base ?? '';
 
@@ -225,6 +226,41 @@ function recallWords() {
   } catch { /* The same. */ }
 }
 
+// ---- What somebody has typed and not sent stays over a reload, in this tab. Of a call that is another one by then it is dropped.
+
+/** @type {WeakSet<HTMLFormElement>} */
+const sent = new WeakSet();
+addEventListener('submit', (event) => { if (event.target instanceof HTMLFormElement) sent.add(event.target); });
+
+/** Fields with text of forms that change something, each with what it is called on this version of the page. */
+function typedFields() {
+  const fields = /** @type {NodeListOf<HTMLInputElement | HTMLTextAreaElement>} */ (main().querySelectorAll('form[method=post] input[type=text], form[method=post] textarea'));
+  return [...fields].map((field) => {
+    const version = ['digest', 'revision'].map((name) => /** @type {HTMLInputElement | null | undefined} */ (field.form?.querySelector(`input[name=${name}]`))?.value);
+    return { field, name: [field.form?.getAttribute('action'), ...version, field.name, field.id].join(' ') };
+  });
+}
+
+function keepTyped() {
+  const typed = typedFields().filter(({ field }) => isTouched(field) && !(field.form && sent.has(field.form)));
+  try {
+    sessionStorage.setItem(TYPED, JSON.stringify(Object.fromEntries(typed.map(({ field, name }) => [name, field.value]))));
+  } catch { /* What cannot be kept is typed again. */ }
+}
+
+function recallTyped() {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(TYPED) ?? '{}');
+    sessionStorage.removeItem(TYPED);
+    if (arrived?.type !== 'reload' || isStopped) return;
+    for (const { field, name } of typedFields()) {
+      if (typeof kept[name] !== 'string' || isTouched(field)) continue;
+      field.value = kept[name];
+      for (let folded = field.closest('details'); folded; folded = folded.parentElement?.closest('details') ?? null) folded.open = true;
+    }
+  } catch { /* The same. */ }
+}
+
 // ---- The stream, and what to do without one.
 
 /** @type {EventSource | undefined} */
@@ -295,7 +331,7 @@ document.addEventListener('visibilitychange', () => {
   connect();
   later();
 });
-addEventListener('pagehide', () => { keepWords(); close(); });
+addEventListener('pagehide', () => { keepWords(); keepTyped(); close(); });
 addEventListener('pageshow', (event) => { if (event.persisted) { connect(); later(); } });
 addEventListener('pointerdown', () => { isPressed = true; }, { capture: true });
 for (const end of ['pointerup', 'pointercancel']) {
@@ -472,5 +508,6 @@ for (const loads of document.querySelectorAll('[data-restart]')) loads.addEventL
 remember();
 recall();
 recallWords();
+recallTyped();
 connect();
 document.documentElement.dataset.script = 'ready';
