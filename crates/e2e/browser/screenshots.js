@@ -38,7 +38,9 @@ async function guide() {
   const { session } = await demo.api(`/runs/${id}`);
   const context = await browser.newContext(LOOKS.light);
   const page = await context.newPage();
-  for (const [name, address] of [['approve', hold], ['pending', '/'], ['conversation', `/sessions/${session}?agent=ops`]]) {
+  // A widget says what follows above its buttons: both are to be on the picture.
+  for (const [name, address, height] of [['approve', hold, 720], ['pending', '/', 720], ['conversation', `/sessions/${session}?agent=ops`, 980]]) {
+    await page.setViewportSize({ width: 1000, height });
     await take(page, demo.base + address, `${GUIDE}${name}.png`);
   }
   await context.close();
