@@ -77,6 +77,67 @@ async fn an_agents_key_never_decides() {
     assert_eq!(agent.post(&format!("{own}/start"), &start).await.status, 200);
 }
 
+/// Arguments that are no object (a framework hands on what its model wrote, which may be no JSON) are held although a rule allows the
+/// tool, and denied where one denies it.
+#[tokio::test]
+async fn arguments_that_no_rule_can_look_at_are_held() {
+    let (_folder, server) = plain();
+    let opened = async |tool: &str, arguments: Value| {
+        let call = format!("{tool} {arguments}");
+        let gate = json!({"tool": tool, "arguments": arguments, "agent": "a", "session": "s", "call": call});
+        text(&server.open(&gate).await["state"]).to_owned()
+    };
+    assert_eq!(opened("look_up", json!({"id": 1})).await, "allowed");
+    for arguments in [json!("{\"id\": 1"), json!([1]), json!(1), Value::Null] {
+        assert_eq!(opened("look_up", arguments.clone()).await, "held", "{arguments}");
+        assert_eq!(opened("drop_table", arguments).await, "denied");
+    }
+    let hold = server.open_holds().await[0].clone();
+    let asked = server.http.get(&format!("/api/v1/runs/{}/events", text(&hold["run"]))).await.text;
+    assert!(asked.contains("are not a JSON object"), "approvers are told: {asked}");
+}
+
+/// A rule that two people must agree to: one vote changes nothing, the second one lets the call run, and the receipt names both. The
+/// key of the agent has no vote.
+#[tokio::test]
+async fn two_people_agree_about_a_gate() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("standfast.yaml");
+    let rules =
+        "policy: {rules: [{id: two, hold: send_refund, agent: gate, approvers: ['group:ops'], quorum: 2}]}\n";
+    std::fs::write(&file, rules).unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let mut command = standfast_testkit::standfast();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--auth", "keys", "--config"]).arg(&file);
+    command.arg("--data").arg(data.path());
+    let server = Guarded { program: standfast_testkit::start(command.env("RUST_LOG", "warn")), data };
+    let agent = server.key(&["--user", "ann", "--scope", "gates:open"]);
+    let [bob, cy] = ["bob", "cy"].map(|user| server.key(&["--user", user, "--group", "ops"]));
+    let gate = agent.post("/api/v1/gates", &refund("c")).await;
+    assert_eq!(gate.status, 202, "{gate:?}");
+    let gate = gate.body;
+    let own = format!("/api/v1/gates/{}", text(&gate["gate"]));
+    let resolve = format!("/api/v1/holds/{}/resolve", text(&gate["hold"]));
+    let yes = json!({"resolution": "approve", "digest": gate["digest"]});
+    for _ in 0..2 {
+        let vote = bob.post(&resolve, &yes).await;
+        assert!([200, 202, 409].contains(&vote.status), "{vote:?}");
+        assert_eq!(agent.get(&own).await.body["state"], "held", "one person counts once");
+    }
+    let early = agent.post(&format!("{own}/start"), &json!({"digest": gate["digest"]})).await;
+    assert_eq!(early.status, 409, "{early:?}");
+    let vote = cy.post(&resolve, &yes).await;
+    assert_eq!(vote.status, 200, "{vote:?}");
+    assert_eq!(agent.get(&own).await.body["state"], "allowed");
+    let started = agent.post(&format!("{own}/start"), &json!({"digest": gate["digest"]})).await;
+    assert_eq!(started.status, 200, "{started:?}");
+    let done = agent.post(&format!("{own}/outcome"), &json!({"status": "succeeded", "result": "paid"})).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    let receipts = bob.get(&format!("/api/v1/holds/{}/receipt", text(&gate["hold"]))).await;
+    assert_eq!(receipts.status, 200, "{receipts:?}");
+    assert!(receipts.text.contains("bob") && receipts.text.contains("cy"), "{receipts:?}");
+}
+
 /// Every mistake is named, with what would be right; nothing is stored.
 #[tokio::test]
 async fn mistakes_are_named() {

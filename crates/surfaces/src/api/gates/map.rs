@@ -59,7 +59,9 @@ pub(crate) fn new_gate(mut body: wire::OpenGate) -> Result<(NewGate, Option<Call
     let callback = body.callback.take().map(callback::read).transpose()?;
     let message = message(&agent, &body);
     let is_destructive = body.hints.as_ref().is_some_and(|hints| hints.destructive == Some(true));
-    let (call, asks) = (body.call, Effect::Allow);
+    // Rules look at members. What has none (a framework hands on what was not JSON as a text) is not let through by one.
+    let asks = if question.is_some() || is_object(&arguments) { Effect::Allow } else { Effect::Hold };
+    let call = body.call;
     let gate = NewGate {
         tool,
         arguments,
@@ -74,6 +76,10 @@ pub(crate) fn new_gate(mut body: wire::OpenGate) -> Result<(NewGate, Option<Call
         is_destructive,
     };
     Ok((gate, callback))
+}
+
+fn is_object(arguments: &RawJson) -> bool {
+    arguments.text().trim_start().starts_with('{')
 }
 
 /// The question that arguments are.
@@ -131,6 +137,9 @@ fn message(agent: &AgentName, body: &wire::OpenGate) -> Message {
         if !said.is_empty() {
             text.push_str(&format!("\n\nThe tool says of itself: {}.", said.join(", ")));
         }
+    }
+    if matches!(body.ask, wire::GateAsk::Approval) && !body.arguments.get().trim_start().starts_with('{') {
+        text.push_str("\n\nIts arguments are not a JSON object, so no rule could look at them.");
     }
     let mut parts = vec![Part::Text(Body::text(text))];
     for context in &body.context {
