@@ -143,7 +143,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ask_again))
 }
 
-/// Assigns a hold to a person, a group or a role, or to nobody. It decides nothing.
+/// Assigns a hold to a person, or to nobody. It decides nothing.
 #[utoipa::path(
     post, path = "/holds/{hold}/assign", tag = "holds",
     params(
