@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::a2a::clients::{folder as clients, python};
 use crate::a2a::server::{Server, authorization, configured};
-use crate::printed::{blocks, is_as_shown, page};
+use crate::printed::{answers, blocks, is_as_shown, keyed, page};
 
 /// How long a loop may say nothing.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -554,6 +554,28 @@ fn the_printed_python_loops_bring_their_key() {
 fn the_printed_typescript_loops_bring_their_key() {
     brings_its_key(PrintedLoop::DialectTypescript);
     brings_its_key(PrintedLoop::Typescript);
+}
+
+/// S3-16, S3-18, S3-24: so do the requests of docs/hector.md, by the header that the page names.
+#[test]
+fn the_printed_requests_bring_their_key() {
+    let world = world_with("server: {auth: {api_keys: true}}\n");
+    let key = authorization(world.folder.path());
+    let variables = [("STANDFAST_KEY", key.strip_prefix("Bearer ").unwrap())];
+    let page = page("hector.md").replace("localhost:8080", world.server.program.address());
+    let page = page.replace("/agents/assistant/", "/agents/one/");
+    let requests = blocks(&page, "sh");
+    let [begin, approve, cancel, ..] = requests.as_slice() else { panic!("{requests:?}") };
+    let began = answers(&keyed(&page, begin), &variables);
+    assert_eq!(began["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{began}");
+    let of_task = |request: &str| request.replace("run_…", began["task"]["id"].as_str().unwrap());
+    let next = answers(&keyed(&page, &of_task(approve)), &variables);
+    assert_eq!(next["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{next}");
+    assert_eq!(world.written(), "a", "the first was approved");
+    let stranger = answers(&of_task(cancel), &[]);
+    assert_eq!(stranger["error"]["code"], 401, "{stranger}");
+    let cancelled = answers(&keyed(&page, &of_task(cancel)), &variables);
+    assert_eq!(cancelled["status"]["state"], "TASK_STATE_CANCELLED", "{cancelled}");
 }
 
 /// A printed request, for this server and task, as a shell would run it.
