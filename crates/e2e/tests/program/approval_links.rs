@@ -196,6 +196,32 @@ fn assert_no_file_says(folder: &Path, secret: &str) {
     assert_eq!(at, None, "a link is in a file");
 }
 
+/// C7: the link to a hold that has expired and is kept says that a late decision still counts, and once it is decided, that it was late.
+#[tokio::test]
+async fn a_link_says_what_is_late() {
+    let site = Site::new(&links(FIRST, ""), PEOPLE);
+    let file = site.folder.path().join("standfast.yaml");
+    let written = std::fs::read_to_string(&file).unwrap();
+    let keeps = "task: {input_timeout: 1, hitl: {on_timeout: keep, expiry_grace: 2d}}";
+    std::fs::write(&file, written.replace("task: {input_timeout: 2h}", keeps)).unwrap();
+    let Site { folder, server } = site;
+    drop(server);
+    let server = serve(folder.path());
+    let site = Site { folder, server };
+    let (run, hold) = site.held();
+    site.server
+        .until(&run, "expired", |_| site.server.ask(&["holds", "show", &hold])["expired_at"].is_string());
+    let link = site.link(&hold, "alice");
+    let page = site.get(&link).await;
+    assert!(page.status == 200 && has_form(&page), "{} {}", page.status, page.text);
+    assert!(page.text.contains("The deadline has passed; a late decision still counts"), "{}", page.text);
+    let done = site.post(&link, &[], &format!("{}&decision=approve", fields(&page))).await;
+    assert_eq!(done.status, 303, "{}", done.text);
+    assert_eq!(site.server.ask(&["holds", "show", &hold])["late"], true);
+    let after = site.get(&link).await;
+    assert!(after.text.contains("after the deadline"), "{}", after.text);
+}
+
 /// T8: a link decides the version that it was issued for: after an edit it shows what is asked now, without a button, and a
 /// form from before decides nothing. A link with anything of it changed opens nothing.
 #[tokio::test]

@@ -74,6 +74,8 @@ struct LinkDecision {
     what: &'static str,
     by: String,
     at: ShownInstant,
+    /// Whether it came after the deadline.
+    late: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -215,6 +217,7 @@ impl<'a> Visit<'a> {
                 what: labels::decision(Some(row.kind), closed.how),
                 by: labels::actor(&closed.by),
                 at: ShownInstant::new(closed.at, now),
+                late: view.late,
             }),
             why_not: if row.closed.is_some() { None } else { why_not(&self.opened, view) },
             notice: tried
