@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use standfast_core::event::Envelope;
+use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::{AgentName, SessionId, Tenant, ToolName, UserId};
@@ -266,7 +266,11 @@ impl Reads {
 
     /// The events of a run after a position, if the caller may see it.
     pub async fn log(&self, who: &Principal, run: RunId, after: Seq) -> Result<Vec<Envelope>, EngineError> {
-        self.views.log(who, run, after).await
+        let events = self.views.log(who, run, after).await?;
+        if events.last().is_some_and(|last| matches!(last.event, Event::RunErased(_))) {
+            self.erased_reads.record(&self.log, who, run).await;
+        }
+        Ok(events)
     }
 
     /// The events of a run's first append, if the caller may see it: its first words, without the log behind them.

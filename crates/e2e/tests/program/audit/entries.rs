@@ -43,7 +43,7 @@ async fn t12_the_audit_says_who_was_refused_and_who_took_data_out() {
         let made = with_config(folder, &["keys", "create", "--user", user, "--scope", "admin"]);
         text(&made.stdout).trim().to_owned()
     };
-    let (ann, bob) = (key("ann"), key("bob"));
+    let (ann, bob, cid) = (key("ann"), key("bob"), key("cid"));
     let server = start(&mut serve_command(folder));
     let [http, other] = [&ann, &bob].map(|key| Http::new(&server.base).with_key(key));
     let body = json!({"input": "please", "session": "s-1", "wait": "settled"});
@@ -73,6 +73,10 @@ async fn t12_the_audit_says_who_was_refused_and_who_took_data_out() {
     let read = entries(folder, "erased.read");
     assert_eq!(read.len(), 1, "{read:?}");
     assert_eq!((&read[0]["user"], &read[0]["run"]), (&json!("ann"), &json!(id)), "{read:?}");
+    let events = Http::new(&server.base).with_key(&cid);
+    assert_eq!(events.send("GET", &format!("/api/v1/runs/{id}/events"), &[], "").await.status, 200);
+    let read = entries(folder, "erased.read");
+    assert!(read.len() == 2 && read[1]["user"] == "cid", "{read:?}");
     // Revoked: a key that opened something yesterday.
     assert_eq!(entries(folder, "sign_in.refused"), Vec::<Value>::new());
     let prefix = bob.split('_').nth(1).unwrap();
