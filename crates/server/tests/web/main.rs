@@ -251,7 +251,10 @@ async fn a_hold_is_decided_once() {
     assert_eq!(alice.post(&path, &form("approve")).await.status, 303, "the same click again");
     let late = alice.post(&path, &form("deny")).await;
     assert_eq!(late.status, 409);
-    late.says("Already decided").says("Approved").says("by <strong>alice</strong>").does_not_say("<button name=");
+    late.says("Already decided")
+        .says("Approved")
+        .says("by <strong>alice</strong>")
+        .does_not_say("<button name=");
     assert_eq!(site.effects().len(), 1);
 }
 

@@ -448,5 +448,9 @@ async fn a_mail_says_what_is_late() {
     let decided = http.post(&path, &json!({"resolution": "approve"})).await;
     assert_eq!(decided.body["hold"]["late"], true, "{decided:?}");
     let late = site.mails.mail(2);
-    assert!(late.text.contains("Approved by local at ") && late.text.contains(" UTC (late)."), "{}", late.text);
+    assert!(
+        late.text.contains("Approved by local at ") && late.text.contains(" UTC (late)."),
+        "{}",
+        late.text
+    );
 }

@@ -36,7 +36,8 @@ pub(super) fn version_of(path: &str, body: Option<&Value>) -> Option<&'static st
     let is_older_path =
         ["/v1/agents/ops/v1/", "/v1/tasks/", "/v1/message:"].iter().any(|at| path.starts_with(at));
     // Methods of 0.3 have a slash, as those of MCP do.
-    let is_older_method = path == RPC && part_of("method").as_str().is_some_and(|method| method.contains('/'));
+    let is_older_method =
+        path == RPC && part_of("method").as_str().is_some_and(|method| method.contains('/'));
     let is_dialect = part_of("request").is_object() || (path.ends_with(":cancel") && body.is_none());
     match (is_older_path || is_older_method, is_dialect) {
         (true, _) => Some("0.3"),
