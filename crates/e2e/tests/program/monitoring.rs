@@ -70,6 +70,7 @@ fn scrape_of_a_day() -> String {
         metrics = scrape(&server);
         metrics.contains("standfast_runs{state=\"completed\"} 2\n")
             && metrics.contains("standfast_deliveries_total{result=\"delivered\"} 1\n")
+            && metrics.contains("standfast_queue_depth{queue=\"deliveries\"} 0\n")
     });
     metrics
 }

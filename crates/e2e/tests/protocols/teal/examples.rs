@@ -45,6 +45,8 @@ async fn the_python_client_goes_on_when_it_has_not_waited_long_enough() {
     let server = folder.serve();
     let later = elsewhere.clone();
     tokio::spawn(async move {
+        // However long the client took to begin.
+        later.until(1).await;
         tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
         later.answer();
     });
