@@ -161,6 +161,10 @@ agents:
         // An approval by a link, of which mail and webhooks tell.
         let run = self.json("POST", "/api/v1/agents/ops/runs", Some(&body)).await;
         let hold = text(&run["holds"][0]["id"]);
+        // Chats are told with tokens; nothing is posted of what was decided before its message went out.
+        for chat in ["C0CANARY", "canary-topic"] {
+            self.chats.until("a chat is told", |all| all.iter().any(|got| got.text.contains(chat))).await;
+        }
         let link =
             self.json("POST", &format!("/api/v1/holds/{hold}/link"), Some(&json!({"for": "alice"}))).await;
         let (_, token) = text(&link["url"]).split_once("/link/").unwrap();
@@ -171,10 +175,7 @@ agents:
         let headers = [("content-type", "application/x-www-form-urlencoded"), ("accept", "text/html")];
         assert_eq!(anybody.send("POST", &path, &headers, &form).await.status, 303);
         assert_eq!(self.ended(text(&run["id"])).await["status"], "completed");
-        // Chats that are told with tokens, a click that nobody signed, and a sign-in at a provider that is not there.
-        for chat in ["C0CANARY", "canary-topic"] {
-            self.chats.until("a chat is told", |all| all.iter().any(|got| got.text.contains(chat))).await;
-        }
+        // A click that nobody signed, and a sign-in at a provider that is not there.
         let clicked = [("x-slack-request-timestamp", "1"), ("x-slack-signature", "v0=00")];
         assert_ne!(anybody.send("POST", "/chat/slack/slack", &clicked, "payload=%7B%7D").await.status, 200);
         assert_ne!(anybody.send("GET", "/sign-in/start?next=%2F", &html, "").await.status, 200);
