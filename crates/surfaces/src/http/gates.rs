@@ -44,15 +44,17 @@ pub fn gate_text(view: &GateView, site: &str) -> String {
     let because = reason.map(|reason| format!(" Reason: {reason}")).unwrap_or_default();
     let at = url.map(|url| format!(" at {url}")).unwrap_or_default();
     let is_edited = view.decision.as_ref().is_some_and(|decision| decision.is_edited);
+    let is_late = view.decision.as_ref().is_some_and(|decision| decision.is_late);
+    let late = if is_late { " The decision came after its deadline, and counts." } else { "" };
     if view.is_question {
         return question_text(view, &at, &because);
     }
     match view.state {
         GateState::Allowed if is_edited => format!(
-            "Approved with other arguments than you asked for. Run {tool} with exactly these: {}",
+            "Approved with other arguments than you asked for.{late} Run {tool} with exactly these: {}",
             gate_value(&view.arguments).get()
         ),
-        GateState::Allowed => format!("Approved: {tool} may run with exactly these arguments, once."),
+        GateState::Allowed => format!("Approved: {tool} may run with exactly these arguments, once.{late}"),
         GateState::Held if view.expired_at.is_some() => format!(
             "Not executed. {tool} waits for approval{at}. The time for a decision has passed; one that comes late still counts. Do \
              something else, or repeat exactly this call later."
@@ -85,6 +87,10 @@ fn question_text(view: &GateView, at: &str, because: &str) -> String {
         }
         (GateState::Expired, _) => "Nobody answered the question in time.".to_owned(),
         (GateState::Withdrawn, _) => "The question was withdrawn.".to_owned(),
+        (GateState::Held, _) if view.expired_at.is_some() => format!(
+            "The question waits for an answer{at}. The time for one has passed; one that comes late still counts. Do something \
+             else, or ask exactly this again later."
+        ),
         (GateState::Held | GateState::Allowed | GateState::Started | GateState::OutcomeUnknown, _) => {
             format!(
                 "The question waits for an answer{at}. Nobody has answered yet; do something else, or ask exactly this again later."

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use standfast_testkit::text;
+use standfast_testkit::{text, until_found};
 use tempfile::TempDir;
 
 use super::gateway::serve;
@@ -183,6 +183,26 @@ async fn people_approve_and_answer_over_mcp() {
         let unknown = desk.call(12, "standfast_result", &json!({"gate": "run_06d3yrjm020e5aaf7tv1b4s1e8"}));
         assert_eq!(unknown["isError"], true, "{unknown}");
     }
+}
+
+/// C7, S0-49: an approval that comes after its deadline is taken where the rule keeps the hold, and the client hears that it was late.
+#[tokio::test]
+async fn a_late_approval_is_told_as_such() {
+    let kept = "  - {id: kept, hold: pay_invoice, agent: gate, expire_after: 1s, on_timeout: keep}\n";
+    let folder = folder(kept);
+    let (server, http) = serve(&folder, "127.0.0.1:0");
+    let mut desk = Desk::http(&server.base, None);
+    desk.calls(1, "request_approval", &json!({"tool": "pay_invoice", "arguments": {"no": 7}}));
+    let held = hold(&http).await;
+    let address = format!("/api/v1/holds/{}", text(&held["id"]));
+    until_found("a hold whose time has passed", async || {
+        http.get(&address).await.body["expired_at"].is_string().then_some(())
+    })
+    .await;
+    resolve(&http, &held, json!({"resolution": "approve"})).await;
+    let approved = desk.result(1);
+    assert_eq!(approved["structuredContent"]["state"], "approved", "{approved}");
+    assert!(words(&approved).contains("came after its deadline, and counts"), "{approved}");
 }
 
 /// The server is killed while a call and a question wait: the client's repeat finds them, each with one question asked in all, and what
