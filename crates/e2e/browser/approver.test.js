@@ -92,9 +92,9 @@ both('an edit is shown as a diff, with what was asked, what was said, what follo
   await page.getByText('Please greet people in Zurich').waitFor();
   assert.equal(await page.locator('.before .said strong').textContent(), 'fix');
   const lines = await page.locator('.diff > div').allTextContents();
-  assert.deepEqual(lines, ['@@ -1 +1 @@', ' one', '-Hello', '+Grüezi', ' three']);
+  assert.deepEqual(lines, ['@@ -1,3 +1,3 @@', ' one', '-Hello', '+Grüezi', ' three']);
   await page.getByText('edit_file runs once, with exactly these arguments.').waitFor();
-  await page.getByText('Its tool asks before every call (`requires_approval`).').waitFor();
+  await page.getByText('Its tool asks before every call.').waitFor();
   await page.getByText('there is no deadline').waitFor();
   assert.equal(await page.getByText('Cannot be undone').count(), 0);
   assert.equal(await page.getByText('The file changed after this was asked').count(), 0);
@@ -255,7 +255,7 @@ both('a question is answered on the page of several, beside an approval; what th
   await heading('Review: 2 holds');
   await page.getByText('Answered by local').waitFor();
   assert.equal((await server.api(`/runs/${asked.id}`)).status, 'completed');
-  await press('Approve it as shown');
+  await press('Approve the open call as shown');
   await heading('What came of it: 2 holds');
   await page.getByText('Approved by local').waitFor();
   await open(asked.hold);
@@ -281,7 +281,7 @@ both('a sub-run stands within the timeline of the run that started it, and the p
   await page.locator('#state').getByText('Task paused - waiting for your input').waitFor();
   await page.getByRole('heading', { name: 'A sub-run works on hand_over' }).waitFor();
   await open(`/runs/${id}`);
-  await page.getByText('Paused: waiting for a sub-run').waitFor();
+  await page.getByText('Paused: Sub-run').waitFor();
   await page.locator('.lead .badge').getByText('Waiting for a sub-run').waitFor();
   await page.getByText('Held: sub-run').waitFor();
   const nested = page.locator('.timeline > li .sub-run');
@@ -353,10 +353,10 @@ both('a widget shows a call as its own page does: diff, words of a command, requ
     await open(`/sessions/${session}?agent=${agent}`);
     return page.locator('.widget');
   };
-  await (await widget('editor')).getByText('Its tool asks before every call (`requires_approval`).').waitFor();
+  await (await widget('editor')).getByText('Its tool asks before every call.').waitFor();
   await page.locator('.widget').getByText('edit_file runs once, with exactly these arguments.').waitFor();
   await page.locator('.widget').getByText('Who may decide').waitFor();
-  assert.deepEqual(await (await widget('editor')).locator('.diff > div').allTextContents(), ['@@ -1 +1 @@', ' one', '-Hello', '+Grüezi', ' three']);
+  assert.deepEqual(await (await widget('editor')).locator('.diff > div').allTextContents(), ['@@ -1,3 +1,3 @@', ' one', '-Hello', '+Grüezi', ' three']);
   writeFileSync(join(folder, 'workspace', 'hello.txt'), 'one\nHello\nthree\nfour\n');
   await page.reload();
   await page.locator('.widget').getByText('The file changed after this was asked').waitFor();

@@ -70,7 +70,9 @@ for (const javaScriptEnabled of [true, false]) {
     await page.goto(url);
     await page.getByRole('heading', { name: 'Approve write_file?' }).waitFor();
     await page.getByText('<b>hello</b>').first().waitFor();
-    await page.getByText('Its tool asks before every call (`requires_approval`).').waitFor();
+    await page.getByText('Its tool asks before every call.').waitFor();
+    assert.deepEqual(await page.locator('.before > .text').allTextContents(), ['Please'], 'what was asked');
+    assert.equal(await page.locator('.before a').count(), 0, 'a link leads to no timeline');
     await page.getByText('write_file runs once, with exactly these arguments.').waitFor();
     await page.getByText('Who may decide').waitFor();
     if (javaScriptEnabled) {

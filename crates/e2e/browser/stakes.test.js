@@ -129,7 +129,7 @@ both('why it is held, what changed, what follows, votes and who decides stand wh
       await page.locator('main').getByText(text).first().waitFor();
     }
   };
-  await says('Its tool asks before every call (`requires_approval`).');
+  await says('Its tool asks before every call.');
   await says('Your approval counts. pay runs when 1 other person has approved as well.');
   await says('The agent gets your reason and continues.');
   await says('0 of 2');

@@ -153,7 +153,7 @@ async fn what_is_shown_is_what_runs() {
     );
     assert_eq!(site.effects(), [ARGUMENTS]);
     let decided = alice.get(&format!("/approve/{hold}")).await;
-    decided.says("Approved").says("by <strong>alice</strong>").says("It ran.").says("Attempt 1 <time");
+    decided.says("Approved").says("by <strong>alice</strong>").says("It ran.").says("Attempt 1, <time");
     decided.does_not_say("<form").does_not_say("<button name=");
 
     let timeline = alice.get(&format!("/runs/{run}")).await;

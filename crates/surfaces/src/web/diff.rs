@@ -36,13 +36,17 @@ pub(super) fn unified(before: &str, after: &str, most: usize) -> Diff {
     let mut lines = Vec::new();
     let (mut at_old, mut at_new) = (0, 0);
     let near = near_changes(&edits);
-    let mut is_inside = false;
+    let mut head: Option<HunkHead> = None;
     for (index, edit) in edits.iter().enumerate() {
         let is_shown = near[index];
-        if is_shown && !is_inside {
-            lines.push(DiffLine { sign: '@', text: format!("@@ -{} +{} @@", at_old + 1, at_new + 1) });
+        match (head.is_some(), is_shown) {
+            (false, true) => {
+                head = Some(HunkHead { line: lines.len(), old: at_old, new: at_new });
+                lines.push(DiffLine { sign: '@', text: String::new() });
+            }
+            (true, false) => HunkHead::close(&mut head, &mut lines, (at_old, at_new)),
+            (false, false) | (true, true) => {}
         }
-        is_inside = is_shown;
         let (sign, text) = match edit {
             Edit::Keep => (' ', old[at_old]),
             Edit::Remove => ('-', old[at_old]),
@@ -54,6 +58,7 @@ pub(super) fn unified(before: &str, after: &str, most: usize) -> Diff {
         at_old += usize::from(*edit != Edit::Add);
         at_new += usize::from(*edit != Edit::Remove);
     }
+    HunkHead::close(&mut head, &mut lines, (at_old, at_new));
     if before.ends_with('\n') != after.ends_with('\n') && !before.is_empty() && !after.is_empty() {
         let which = if after.ends_with('\n') { "had no" } else { "has no" };
         lines.push(DiffLine { sign: '@', text: format!("\\ The file {which} line break at its end") });
@@ -61,6 +66,31 @@ pub(super) fn unified(before: &str, after: &str, most: usize) -> Diff {
     let left_out = lines.len().saturating_sub(most);
     lines.truncate(most);
     Diff { added, removed, lines, left_out }
+}
+
+/// Where a hunk begins: its line in the diff, and how many lines of each file stand before it.
+struct HunkHead {
+    line: usize,
+    old: usize,
+    new: usize,
+}
+
+impl HunkHead {
+    /// Says where a hunk begins in each file and how many lines of it there are; it ends behind so many lines.
+    fn close(head: &mut Option<HunkHead>, lines: &mut [DiffLine], (end_old, end_new): (usize, usize)) {
+        if let Some(HunkHead { line, old, new }) = head.take() {
+            lines[line].text = format!("@@ -{} +{} @@", range(old, end_old), range(new, end_new));
+        }
+    }
+}
+
+/// A range of lines as unified diffs write it: an empty one stands behind the line before it.
+fn range(before: usize, end: usize) -> String {
+    match end - before {
+        0 => format!("{before},0"),
+        1 => format!("{}", before + 1),
+        count => format!("{},{count}", before + 1),
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,9 +185,12 @@ mod tests {
     fn a_change_is_shown_with_what_stands_around_it() {
         let before = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
         let after = "1\n2\n3\n4\nfive\n6\n7\n8\n9\n";
-        assert_eq!(shown(before, after), ["@@@ -2 +2 @@", " 2", " 3", " 4", "-5", "+five", " 6", " 7", " 8"]);
-        assert_eq!(shown("", "a\nb\n"), ["@@@ -1 +1 @@", "+a", "+b"]);
-        assert_eq!(shown("a\n", ""), ["@@@ -1 +1 @@", "-a"]);
+        assert_eq!(
+            shown(before, after),
+            ["@@@ -2,7 +2,7 @@", " 2", " 3", " 4", "-5", "+five", " 6", " 7", " 8"]
+        );
+        assert_eq!(shown("", "a\nb\n"), ["@@@ -0,0 +1,2 @@", "+a", "+b"]);
+        assert_eq!(shown("a\n", ""), ["@@@ -1 +0,0 @@", "-a"]);
         assert_eq!(shown("a\n", "a\n"), Vec::<String>::new());
     }
 

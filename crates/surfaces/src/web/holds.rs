@@ -18,7 +18,7 @@ use standfast_engine::{EngineError, HoldView, Snapshot};
 use super::deciding::{self, Objection};
 use super::media;
 use super::pages::hold::{self, DoneLine, FailedDecision, HoldPageParts, Queue};
-use super::pages::review::{self, ReviewPage, ReviewParts};
+use super::pages::review::{self, ReviewPage, ReviewParts, ReviewedRun};
 use super::routes::{Browser, CallerOf, PAGES, hold_id, see_other};
 use super::widget::{self, WidgetFailure};
 use super::{forms, grants, people, queue};
@@ -413,7 +413,13 @@ impl Visitor<'_> {
             let snapshot = reads.snapshot(self.who, id.run).await?;
             let view = shown_now(self.app, self.who, &snapshot, id).await?;
             let preview = reads.views().preview(&view).await;
-            items.push((id, review::item(&view, preview, &parts)));
+            let root = match view.path.first() {
+                None => Vec::new(),
+                Some((root, _)) => reads.opening(self.who, *root).await.unwrap_or_default(),
+            };
+            let log = snapshot.log().await.map_err(EngineError::from)?;
+            let of_run = ReviewedRun { run: snapshot.run(), log, root: &root };
+            items.push((id, review::item(of_run, &view, preview, &parts)));
         }
         Ok(items)
     }

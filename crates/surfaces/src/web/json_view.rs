@@ -10,12 +10,15 @@ use standfast_core::body::Body;
 use standfast_core::json::RawJson;
 
 use super::fields::Members;
+use super::media;
 use crate::html::marked;
 
 /// Characters of one string that a page shows.
 const STRING_MAX: usize = 20_000;
 /// Values that a page shows.
 const VALUES_MAX: usize = 3_000;
+/// Characters of a file in base64 that a page shows.
+const FILE_HEAD: usize = 24;
 /// Columns of a table.
 const COLUMNS_MAX: usize = 12;
 /// A tree is not deeper than this; what is deeper is shown as it is written.
@@ -23,10 +26,13 @@ const DEPTH_MAX: usize = 24;
 
 /// The value as markup; everything in it is escaped.
 pub(super) fn html(json: &RawJson) -> String {
-    let mut view = View { out: String::new(), left: VALUES_MAX, is_cut: false };
+    let mut view = View { out: String::new(), left: VALUES_MAX, is_cut: false, is_file_left_out: false };
     view.value(json.text(), 0);
     if view.is_cut {
         view.out.push_str("<p class=\"cut\">Not everything is shown here: the value is too long. The raw arguments have all of it.</p>");
+    }
+    if view.is_file_left_out {
+        view.out.push_str("<p class=\"cut\">The contents of files are left out here. The raw arguments have all of them.</p>");
     }
     view.out
 }
@@ -53,6 +59,8 @@ struct View {
     out: String,
     left: usize,
     is_cut: bool,
+    /// The contents of a file stand somewhere else.
+    is_file_left_out: bool,
 }
 
 impl View {
@@ -91,7 +99,10 @@ impl View {
                 break;
             }
             let _ = write!(self.out, "<dt>{}</dt><dd>", marked(name));
-            self.value(value.text(), depth + 1);
+            match base64_of(value.text()).filter(|_| media::file_member(text) == Some(name.as_str())) {
+                Some(base64) => self.file(&base64[..FILE_HEAD], base64.len()),
+                None => self.value(value.text(), depth + 1),
+            }
             self.out.push_str("</dd>");
         }
         self.out.push_str("</dl>");
@@ -152,19 +163,23 @@ impl View {
         self.out.push_str("</tbody></table></div>");
     }
 
+    /// What a file begins with: all of it is shown by itself.
+    fn file(&mut self, head: &str, length: usize) {
+        self.is_file_left_out = true;
+        let more = length - head.chars().count();
+        let _ = write!(
+            self.out,
+            "<span class=\"string\">{}</span><span class=\"cut\">… and {more} more characters of a file</span>",
+            marked(head)
+        );
+    }
+
     /// With the characters that its escapes stand for.
     fn string(&mut self, text: &str) {
         let Ok(string) = serde_json::from_str::<String>(text) else { return self.as_written(text) };
         let length = string.chars().count();
         if let Some(head) = file_head(&string) {
-            self.is_cut = true;
-            let more = length - head.chars().count();
-            let _ = write!(
-                self.out,
-                "<span class=\"string\">{}</span><span class=\"cut\">… and {more} more characters of a file</span>",
-                marked(head)
-            );
-            return;
+            return self.file(head, length);
         }
         // A block may scroll, which must also be possible without a mouse.
         let is_block = string.contains('\n') || length > 120;
@@ -197,6 +212,13 @@ fn file_head(text: &str) -> Option<&str> {
     let end = text.find(";base64,")? + ";base64,".len();
     let is_file = text.starts_with("data:") && end < 100 && text.len() > end + 120;
     is_file.then(|| &text[..end])
+}
+
+/// A long text of nothing but base64; its object says by its media type that it is a file.
+fn base64_of(json: &str) -> Option<&str> {
+    let text = json.trim().strip_prefix('"')?.strip_suffix('"')?;
+    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+    (text.len() > FILE_HEAD + 120 && text.bytes().all(is_base64)).then_some(text)
 }
 
 /// A list of objects that have few different members.
@@ -298,6 +320,22 @@ mod tests {
         assert!(shown(&many).contains("Not everything is shown here"));
         let rows = format!("[{}]", vec![r#"{"a": 1}"#; VALUES_MAX + 10].join(","));
         assert!(shown(&rows).contains("more rows are not shown here"));
+    }
+
+    /// A file is left out on purpose, whether it is a `data:` address or base64 beside its type, and that is what is said.
+    #[test]
+    fn files_are_left_out_of_the_tree() {
+        let base64 = "A".repeat(400);
+        for json in [
+            format!("{{\"a\": \"data:image/png;base64,{base64}\"}}"),
+            format!("{{\"mimeType\": \"image/png\", \"data\": \"{base64}\"}}"),
+        ] {
+            let told = shown(&json);
+            assert!(told.contains("more characters of a file") && !told.contains(&base64), "{told}");
+            assert!(told.contains("contents of files are left out") && !told.contains("too long"), "{told}");
+        }
+        let plain = shown(&format!("{{\"data\": \"{base64}\"}}"));
+        assert!(plain.contains(&base64) && !plain.contains("left out here"), "{plain}");
     }
 
     #[test]

@@ -15,9 +15,10 @@ use serde::Serialize;
 use standfast_core::hold::HoldKind;
 use standfast_engine::auth::Principal;
 use standfast_engine::secrets::ApprovalLink;
-use standfast_engine::{HoldView, LinkRefusal, OpenedLink, Snapshot};
+use standfast_engine::{EngineError, HoldView, LinkRefusal, OpenedLink, Snapshot};
 
 use super::pages::ShownInstant;
+use super::pages::context::{self, Conversation};
 use super::routes::{PAGES, see_other};
 use super::widget::{self, Widget, WidgetFailure, WidgetParts};
 use super::{deciding, forms};
@@ -60,6 +61,7 @@ struct LinkPage {
     audience: String,
     link_ends: ShownInstant,
     risk: Option<&'static str>,
+    conversation: Conversation,
     decided: Option<LinkDecision>,
     /// What went wrong with the decision that was just tried.
     notice: Option<LinkNotice>,
@@ -195,13 +197,20 @@ impl<'a> Visit<'a> {
         (snapshot, view): &(Snapshot, HoldView),
         tried: Option<WidgetFailure>,
     ) -> Result<Response, Failure> {
-        let OpenedLink { link, who: _ } = &self.opened;
+        let OpenedLink { link, who } = &self.opened;
         let now = self.app.engine.clock().now();
         let (row, nonce) = (&view.row, new_nonce());
         let settings = self.app.engine.settings();
         let form_token = settings.links.as_ref().and_then(|links| links.keys.form_token(self.token, &nonce));
         let address = format!("{}/link/{}", self.base, self.token);
+        let reads = self.app.engine.reads();
+        let root = match view.path.first() {
+            None => Vec::new(),
+            Some((root, _)) => reads.opening(who, *root).await.unwrap_or_default(),
+        };
+        let log = snapshot.log().await.map_err(EngineError::from)?;
         let page = LinkPage {
+            conversation: context::conversation(snapshot.run(), view, log, &root),
             hold: widget::previewed(
                 self.app,
                 WidgetParts { view, action: address, now, tried: tried.as_ref(), who: &link.audience },

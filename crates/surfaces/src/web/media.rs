@@ -17,6 +17,8 @@ use crate::http::filters::encoded;
 const FOUND_MAX: usize = 20;
 /// Characters of a text file that stand on the page.
 const PREVIEW_MAX: usize = 4_000;
+/// Members of an object that have the contents of a file.
+const CONTENTS: [&str; 3] = ["data", "blob", "bytes"];
 /// Types that a browser shows as a picture. Scripts of an SVG do not run in an `img`.
 const PICTURES: [&str; 6] =
     ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/svg+xml"];
@@ -113,11 +115,18 @@ fn decoded(value: &Value) -> Option<(String, Vec<u8>)> {
         Value::Object(members) => {
             let names = ["mimeType", "mime_type", "media_type", "mediaType"];
             let media_type = names.iter().find_map(|name| members.get(*name)).and_then(Value::as_str)?;
-            let data = ["data", "blob", "bytes"].iter().find_map(|name| members.get(*name))?;
+            let data = CONTENTS.iter().find_map(|name| members.get(*name))?;
             file(media_type, data.as_str()?)
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
     }
+}
+
+/// The member of an object that has the contents of a file, where its others say that it is one.
+pub(super) fn file_member(object: &str) -> Option<&'static str> {
+    let value: Value = serde_json::from_str(object).ok()?;
+    decoded(&value)?;
+    CONTENTS.into_iter().find(|name| value.get(name).is_some())
 }
 
 fn file(media_type: &str, data: &str) -> Option<(String, Vec<u8>)> {

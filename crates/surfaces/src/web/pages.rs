@@ -5,7 +5,7 @@
 
 pub(super) mod call;
 pub(super) mod charts;
-mod context;
+pub(super) mod context;
 pub(super) mod conversation;
 pub(super) mod history;
 pub(super) mod hold;
@@ -44,7 +44,7 @@ impl ShownInstant {
 
     pub(super) fn new(at: Timestamp, now: Timestamp) -> ShownInstant {
         let iso = rfc3339(at);
-        let text = format!("{} {} UTC", &iso[..10], &iso[11..19]);
+        let text = labels::instant(at);
         let distance = labels::span(if at > now { at.since(now) } else { now.since(at) });
         let relative = if at > now { format!("in {distance}") } else { format!("{distance} ago") };
         ShownInstant { iso, text, relative, distance }

@@ -65,6 +65,7 @@ pub(super) static PAGES: LazyLock<Templates> = LazyLock::new(|| {
         ("receipt.html", include_str!("templates/receipt.html")),
         ("stakes.html", include_str!("templates/stakes.html")),
         ("parts.html", include_str!("templates/parts.html")),
+        ("before.html", include_str!("templates/before.html")),
         ("people.html", include_str!("templates/people.html")),
         ("review.html", include_str!("templates/review.html")),
         ("history.html", include_str!("templates/history.html")),

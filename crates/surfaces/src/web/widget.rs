@@ -32,6 +32,7 @@ pub(super) struct Widget {
     id: String,
     kind: &'static str,
     title: String,
+    agent: String,
     stakes: Stakes,
     question: Option<String>,
     data: Option<DataShown>,
@@ -47,6 +48,8 @@ pub(super) struct Widget {
     has_agreed: bool,
     /// Neither the agent nor a tool asks.
     is_asked_by_server: bool,
+    /// Whether the login that it waits for is for whoever looks.
+    may_log_in: bool,
     /// Why whoever looks may not decide it.
     why_not: Option<String>,
     digest: String,
@@ -153,7 +156,8 @@ pub(super) fn widget(parts: WidgetParts<'_>, preview: Option<CallPreview>) -> Wi
     let arguments = view.arguments.as_ref().filter(|_| !is_asked).map(|json| readable(json.text()));
     let (question, data) = (inline(&ask.question), inline(&ask.data));
     let (title, stakes) = (stakes::title(view), Stakes::of(view, who, now));
-    let texts = [&question, &data, &arguments].into_iter().flatten().chain(&ask.options);
+    let read = data.as_deref().map(readable);
+    let texts = [&question, &read, &arguments].into_iter().flatten().chain(&ask.options);
     let hidden = texts.map(|text| count_hidden(text)).sum::<usize>() + stakes.hidden();
     let tool = row.tool.as_ref().map(ToString::to_string);
     Widget {
@@ -161,15 +165,17 @@ pub(super) fn widget(parts: WidgetParts<'_>, preview: Option<CallPreview>) -> Wi
         kind: call::kind(view),
         question: question.filter(|question| *question != title),
         title,
+        agent: row.agent.to_string(),
         stakes,
         data: ask.data.as_ref().and_then(DataShown::of),
         shown: call::shown(view, preview, now).filter(|_| !is_asked),
         tool: tool.filter(|_| !is_asked),
         hidden,
         is_final: view.risk == Some(Risk::Destructive) && row.kind == HoldKind::Approval,
-        needs_care: call::care(view.risk),
+        needs_care: call::care(view.risk, hidden),
         has_agreed: call::has_agreed(view, who),
         is_asked_by_server: view.is_asked_by_server,
+        may_log_in: view.may_log_in,
         why_not: view.why_not.as_ref().map(ToString::to_string),
         digest: row.digest.map(|digest| digest.to_string()).unwrap_or_default(),
         revision: row.revision,

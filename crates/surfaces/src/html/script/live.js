@@ -392,7 +392,9 @@ function approve() {
   const care = found.dataset.careful;
   if (care || !isChosen) {
     button?.focus();
-    if (care) say(`${care === 'unknown' ? 'Nothing says that this can be undone' : 'This cannot be undone'}: press Enter on the button to approve it.`, { forMs: 8_000 });
+    /** @type {Record<string, string>} */
+    const whys = { unknown: 'Nothing says that this can be undone', hidden: 'It has hidden characters' };
+    if (care) say(`${whys[care] ?? 'This cannot be undone'}: press Enter on the button to approve it.`, { forMs: 8_000 });
     return;
   }
   if (button) found.requestSubmit(button);

@@ -3,8 +3,10 @@
 //! Nothing here is compared or decided. What is too long is cut with a word about how much is missing.
 
 use serde::Serialize;
+use standfast_core::hold::HoldKind;
 use standfast_core::json::RawJson;
 use standfast_core::name::UserId;
+use standfast_core::project::ResolutionKind;
 use standfast_core::time::Timestamp;
 use standfast_engine::HoldView;
 use standfast_engine::tool::preview::{CallPreview, FileChange, FileNow, Risk};
@@ -42,6 +44,8 @@ pub(in crate::web) struct CallShown {
     is_big: bool,
     /// The bytes, where they are few.
     raw: Option<String>,
+    label: &'static str,
+    raw_label: &'static str,
     media: FilesFound,
 }
 
@@ -51,6 +55,10 @@ struct DiffShown {
     /// `new file`, `changed` or `unchanged`.
     what: &'static str,
     diff: Option<Diff>,
+    /// What would be written, where nothing can be compared with it or nothing differs.
+    text: Option<String>,
+    /// Characters of it that are not shown.
+    text_left_out: usize,
     /// Why the call would fail, or cannot be shown.
     trouble: Option<String>,
     /// The file is not what it was when the question was asked.
@@ -104,12 +112,32 @@ pub(in crate::web) fn has_agreed(view: &HoldView, who: &UserId) -> bool {
     view.open.as_ref().is_some_and(|open| open.votes.contains(who))
 }
 
-/// Why no single key approves a call: what it does cannot be undone, or nobody knows whether it can.
-pub(in crate::web) fn care(risk: Option<Risk>) -> Option<&'static str> {
+/// Why no single key approves a call: what it does cannot be undone, nobody knows whether it can, or what is shown has so many
+/// hidden characters.
+pub(in crate::web) fn care(risk: Option<Risk>, hidden: usize) -> Option<&'static str> {
     match risk {
-        Some(Risk::ReadOnly | Risk::Reversible) => None,
+        Some(Risk::ReadOnly | Risk::Reversible) => (hidden > 0).then_some("hidden"),
         Some(Risk::Destructive) => Some("destructive"),
         None => Some("unknown"),
+    }
+}
+
+/// What the arguments are called, and their bytes, by what became of the call.
+fn labels_of(view: &HoldView) -> (&'static str, &'static str) {
+    let has_started = match view.row.kind {
+        HoldKind::External | HoldKind::Recovery => true,
+        HoldKind::Approval | HoldKind::Input | HoldKind::Auth => view.ask.child.is_some(),
+    };
+    match &view.row.closed {
+        Some(closed) if closed.how == ResolutionKind::Edited => (
+            "Arguments the agent asked for; others were approved",
+            "Raw arguments the agent asked for; others were approved",
+        ),
+        Some(_) => ("Arguments as they were last shown", "Raw arguments as they were last shown"),
+        None if has_started => {
+            ("Arguments", "Raw arguments, byte for byte as the call was started with them")
+        }
+        None => ("Arguments", "Raw arguments, byte for byte as they will run"),
     }
 }
 
@@ -121,6 +149,7 @@ pub(in crate::web) fn shown(
     let arguments = view.arguments.as_ref()?;
     let text = arguments.text();
     let is_big = text.len() > BIG;
+    let (label, raw_label) = labels_of(view);
     let mut call = CallShown {
         kind: "tree",
         diff: None,
@@ -131,6 +160,8 @@ pub(in crate::web) fn shown(
         bytes: text.len(),
         is_big,
         raw: (text.len() <= RAW_MAX).then(|| text.to_owned()),
+        label,
+        raw_label,
         media: media::find(text, &format!("/approve/{}/media", view.row.id)),
     };
     match preview {
@@ -182,6 +213,7 @@ fn diff_shown(change: FileChange, view: &HoldView, now: Timestamp) -> DiffShown 
     };
     let changed_at = written.filter(|_| is_changed_since).map(|at| ShownInstant::new(at, now));
     let FileChange { path, before, after } = change;
+    let whole = after.as_ref().ok().cloned();
     let (what, diff, trouble) = match (&before, after) {
         (_, Err(why)) => ("changed", None, Some(why)),
         (FileNow::Missing, Ok(after)) => ("new file", Some(diff::unified("", &after, DIFF_MAX)), None),
@@ -191,5 +223,29 @@ fn diff_shown(change: FileChange, view: &HoldView, now: Timestamp) -> DiffShown 
         }
         (FileNow::Unreadable(why), Ok(_)) => ("changed", None, Some(why.clone())),
     };
-    DiffShown { path, what, diff, trouble, is_changed_since, changed_at }
+    let whole = whole.filter(|_| diff.is_none());
+    let text_left_out = whole.as_ref().map_or(0, |text| text.chars().count().saturating_sub(BODY_MAX));
+    let text = whole.map(|text| text.chars().take(BODY_MAX).collect());
+    DiffShown { path, what, diff, text, text_left_out, trouble, is_changed_since, changed_at }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// T17: what cannot be read at a glance is not approved by one key, however harmless its tool.
+    #[test]
+    fn one_key_approves_only_what_is_harmless_and_readable() {
+        let cares = [
+            (Some(Risk::ReadOnly), 0, None),
+            (Some(Risk::Reversible), 0, None),
+            (Some(Risk::ReadOnly), 1, Some("hidden")),
+            (Some(Risk::Reversible), 3, Some("hidden")),
+            (Some(Risk::Destructive), 1, Some("destructive")),
+            (None, 0, Some("unknown")),
+        ];
+        for (risk, hidden, expected) in cares {
+            assert_eq!(care(risk, hidden), expected, "{risk:?} {hidden}");
+        }
+    }
 }

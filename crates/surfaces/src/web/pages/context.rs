@@ -10,6 +10,8 @@ use standfast_core::run::Run;
 use standfast_engine::HoldView;
 
 use super::message::{self, MessagePart};
+use super::waiting::readable;
+use crate::labels::hidden_characters::count_hidden;
 
 /// Characters of a message that a page shows before it says that there is more.
 const WORDS_MAX: usize = 1_500;
@@ -21,6 +23,16 @@ pub(in crate::web) struct Conversation {
     asked: Vec<AskedMessage>,
     /// What the model said in the reply that led here.
     said: Option<Excerpt>,
+}
+
+impl Conversation {
+    /// How many hidden characters it shows as marks.
+    pub(in crate::web) fn hidden(&self) -> usize {
+        let words = self.asked.iter().filter_map(|asked| asked.words.as_ref()).chain(&self.said);
+        let parts = self.asked.iter().flat_map(|asked| &asked.parts);
+        words.map(|words| count_hidden(&words.text)).sum::<usize>()
+            + parts.map(MessagePart::hidden).sum::<usize>()
+    }
 }
 
 /// A message, and who asked whom.
@@ -83,7 +95,8 @@ fn asked(run: &Run, view: &HoldView, envelope: &Envelope) -> Option<AskedMessage
         }
         (Actor::Node(_) | Actor::Outside(_) | Actor::Clock, _) => format!("{} asked", run.facts.owner),
     };
-    let (words, parts) = (Excerpt::of(&received.message.words()), message::parts(&received.message));
+    let words = readable(&received.message.words());
+    let (words, parts) = (Excerpt::of(&words), message::parts(&received.message));
     let says_something = words.is_some() || !parts.is_empty();
     says_something.then_some(AskedMessage { who, words, parts })
 }

@@ -42,6 +42,8 @@ pub(in crate::web) struct HoldPage {
     kind: &'static str,
     title: String,
     opened: ShownInstant,
+    /// When an external job is expected to end.
+    expected: Option<ShownInstant>,
     expires: Option<ShownInstant>,
     is_late: bool,
     assignee: Option<String>,
@@ -110,7 +112,6 @@ struct Call {
     tool: String,
     description: Option<String>,
     digest: Option<String>,
-    digest_short: Option<String>,
 }
 
 /// The list that a hold was opened from.
@@ -274,13 +275,17 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         tool: tool.to_string(),
         description: view.description.clone().filter(|text| !text.is_empty()),
         digest: row.digest.map(|digest| digest.to_string()),
-        digest_short: row.digest.map(|digest| digest.to_string().chars().take(8).collect()),
     });
     let (question, data, interim) = (inline(&ask.question), inline(&ask.data), inline(&ask.interim));
     let (title, stakes) = (stakes::title(view), Stakes::of(view, who, now));
     let arguments = view.arguments.as_ref().map(|arguments| readable(arguments.text()));
-    let texts = [&question, &data, &interim, &arguments].into_iter().flatten().chain(&ask.options);
-    let hidden = texts.map(|text| count_hidden(text)).sum::<usize>() + stakes.hidden();
+    let (conversation, prompt) = (context::conversation(run, view, log, root), own_prompt(view));
+    let read = data.as_deref().map(readable);
+    let description = call.as_ref().and_then(|call| call.description.clone());
+    let around = [&question, &read, &interim, &arguments, &prompt, &description, &ask.external_ref];
+    let texts = around.into_iter().flatten().chain(&ask.options);
+    let hidden =
+        texts.map(|text| count_hidden(text)).sum::<usize>() + stakes.hidden() + conversation.hidden();
     let decided = row.closed.as_ref().map(|closed| decided(view, closed, receipt, now));
     HoldPage {
         id: row.id.to_string(),
@@ -296,18 +301,19 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         owner: run.facts.owner.to_string(),
         kind: call::kind(view),
         opened: ShownInstant::new(row.opened_at, now),
+        expected: ask.expected_at.map(|at| ShownInstant::new(at, now)),
         expires: row.expires_at.map(|at| ShownInstant::new(at, now)),
         is_late: row.closed.is_none() && row.expires_at.is_some_and(|at| at <= now),
         assignee: row.assignee.as_ref().map(ToString::to_string),
         queue,
         done,
-        conversation: context::conversation(run, view, log, root),
+        conversation,
         stakes,
         why_not: view.why_not.as_ref().map(ToString::to_string),
         fresh_sign_in: view.needs_sign_in.map(|max_age| FreshSignIn::of(view, max_age)),
         unknown_because: labels::unknown_because(view.unknown_because.as_ref()),
         risk: call::risk(view.risk),
-        needs_care: call::care(view.risk),
+        needs_care: call::care(view.risk, hidden),
         has_agreed: call::has_agreed(view, who),
         is_asked_by_server: view.is_asked_by_server,
         shown: call::shown(view, preview, now),
@@ -316,7 +322,7 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
             .map(|failure| Notice { title: failure.title.clone(), text: failure.text.clone() }),
         question: question.filter(|question| *question != title),
         title,
-        prompt: own_prompt(view),
+        prompt,
         login: login(view),
         may_log_in: view.may_log_in,
         data: ask.data.as_ref().and_then(DataShown::of),

@@ -6,6 +6,7 @@ use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::message::{Message, Part};
 
+use crate::labels::hidden_characters::count_hidden;
 use crate::web::json_view;
 
 /// Characters of data that is no JSON.
@@ -20,6 +21,19 @@ pub(in crate::web) struct MessagePart {
     text: Option<String>,
     /// Characters of the text that are not shown.
     left_out: usize,
+}
+
+impl MessagePart {
+    /// How many hidden characters it shows as marks.
+    pub(super) fn hidden(&self) -> usize {
+        let marks = self.tree.as_deref().map_or(0, |tree| tree.matches("class=\"mark\"").count());
+        [Some(&self.label), self.text.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|text| count_hidden(text))
+            .sum::<usize>()
+            + marks
+    }
 }
 
 /// What a message has beside its words.

@@ -4,16 +4,21 @@
 //! is listed with a link.
 
 use serde::Serialize;
+use standfast_core::event::Envelope;
 use standfast_core::hold::HoldKind;
 use standfast_core::name::UserId;
+use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 use standfast_engine::HoldView;
 use standfast_engine::tool::preview::CallPreview;
 
 use super::ShownInstant;
 use super::call::{self, CallShown, RiskShown};
+use super::context::{self, Conversation};
+use super::hold::readable;
 use super::stakes::{self, Stakes};
 use crate::labels;
+use crate::labels::hidden_characters::count_hidden;
 use crate::web::widget::{self, Widget, WidgetFailure, WidgetParts};
 
 /// The page.
@@ -39,6 +44,11 @@ pub(in crate::web) struct ReviewItem {
     kind: &'static str,
     title: String,
     agent: String,
+    owner: String,
+    run: String,
+    conversation: Conversation,
+    /// How many hidden characters it shows as marks.
+    hidden: usize,
     opened: ShownInstant,
     stakes: Stakes,
     risk: Option<RiskShown>,
@@ -68,7 +78,16 @@ pub(in crate::web) struct ReviewParts<'a> {
     pub(in crate::web) now: Timestamp,
 }
 
+/// The run of one of them, and what was said before in it.
+pub(in crate::web) struct ReviewedRun<'a> {
+    pub(in crate::web) run: &'a Run,
+    pub(in crate::web) log: &'a [Envelope],
+    /// How the run at the top began, of a sub-run.
+    pub(in crate::web) root: &'a [Envelope],
+}
+
 pub(in crate::web) fn item(
+    ReviewedRun { run, log, root }: ReviewedRun<'_>,
     view: &HoldView,
     preview: Option<CallPreview>,
     review: &ReviewParts<'_>,
@@ -99,15 +118,23 @@ pub(in crate::web) fn item(
     let decided = row.closed.as_ref().map(|closed| {
         format!("{} by {}", labels::decision(Some(row.kind), closed.how), labels::actor(&closed.by))
     });
+    let (stakes, conversation) =
+        (Stakes::of(view, review.who, now), context::conversation(run, view, log, root));
+    let arguments = view.arguments.as_ref().map_or(0, |json| count_hidden(&readable(json.text())));
+    let hidden = arguments + stakes.hidden() + conversation.hidden();
     ReviewItem {
         id: row.id.to_string(),
         kind: call::kind(view),
         title: stakes::title(view),
         agent: row.agent.to_string(),
+        owner: run.facts.owner.to_string(),
+        run: row.id.run.to_string(),
+        conversation,
+        hidden,
         opened: ShownInstant::new(row.opened_at, now),
-        stakes: Stakes::of(view, review.who, now),
+        stakes,
         risk: call::risk(view.risk),
-        needs_care: call::care(view.risk),
+        needs_care: call::care(view.risk, hidden),
         shown: call::shown(view, preview, now),
         digest: row.digest.map(|digest| digest.to_string()).unwrap_or_default(),
         revision: row.revision,

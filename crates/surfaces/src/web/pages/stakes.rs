@@ -65,6 +65,8 @@ struct Consequences {
     approve_label: &'static str,
     deny: Option<String>,
     silence: String,
+    silence_label: &'static str,
+    deciders_label: &'static str,
 }
 
 impl Stakes {
@@ -84,7 +86,7 @@ impl Stakes {
                     .saturating_add(hold.votes_missing()),
                 by: hold.votes.iter().map(ToString::to_string).collect(),
             }),
-            deciders: view.deciders.clone(),
+            deciders: capitalized(&view.deciders),
         }
     }
 
@@ -126,8 +128,19 @@ pub(in crate::web) fn why(view: &HoldView) -> Option<String> {
         HoldKind::Approval => by_rules(&view.rules, view.driver, said),
         HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery => Vec::new(),
     };
-    let all: Vec<String> = by_rules.into_iter().chain(said.map(str::to_owned)).collect();
+    let all: Vec<String> = by_rules.into_iter().chain(said.map(ended)).collect();
     (!all.is_empty()).then(|| all.join(" "))
+}
+
+/// With a period, where a text ends in a word.
+fn ended(text: &str) -> String {
+    let is_open = text.ends_with(|last: char| last.is_alphanumeric());
+    if is_open { format!("{text}.") } else { text.to_owned() }
+}
+
+/// As a value begins; names of people stay as they are.
+fn capitalized(deciders: &str) -> String {
+    deciders.strip_prefix("the ").map_or_else(|| deciders.to_owned(), |rest| format!("The {rest}"))
 }
 
 /// What the rules of this server say that give no reason of their own. A rule of a policy is named where nothing is said.
@@ -156,13 +169,13 @@ fn own_words(rule: &RuleId, driver: Driver) -> Option<&'static str> {
     match rule.as_str() {
         // Of the tools that a gate is opened for, nothing is configured here.
         REQUIRES_APPROVAL if driver == Driver::Gate => Some("No rule allows this call, so a person decides."),
-        REQUIRES_APPROVAL => Some("Its tool asks before every call (`requires_approval`)."),
+        REQUIRES_APPROVAL => Some("Its tool asks before every call."),
         WORKER_ASKS => Some("Whoever makes this call asks for approval first."),
         ARGUMENTS_UNREAD => Some("Its arguments could not be read, so no rule could judge them."),
         _ if is(&RuleId::no_verdict()) => Some("No rule decides about this call, so a person does."),
-        _ if is(&RuleId::batch()) => Some(
-            "Another call of the same reply needs approval, and its agent holds them together (`hold_batch`).",
-        ),
+        _ if is(&RuleId::batch()) => {
+            Some("Another call of the same reply needs approval, and its agent holds them together.")
+        }
         _ if is(&RuleId::schema_changed()) => {
             Some("The schema of its tool has changed since it was approved.")
         }
@@ -173,10 +186,12 @@ fn own_words(rule: &RuleId, driver: Driver) -> Option<&'static str> {
 /// Where the text about why it is held comes from.
 fn reason_label(view: &HoldView) -> &'static str {
     match view.row.kind {
+        HoldKind::Approval if view.row.closed.is_some() => "Why it was held, by the rules of this server",
         HoldKind::Approval => "Why it is held, by the rules of this server",
         HoldKind::Input if view.is_asked_by_server => "The server says why",
         HoldKind::Input => "The agent says why",
         HoldKind::External | HoldKind::Auth => "The tool says why",
+        HoldKind::Recovery if view.row.closed.is_some() => "Why it was held",
         HoldKind::Recovery => "Why it is held",
     }
 }
@@ -189,6 +204,9 @@ fn consequences(hold: &Hold, view: &HoldView, who: &UserId, now: Timestamp) -> C
             (Some("The server tries again to continue the run.".to_owned()), "If you answer")
         }
         HoldKind::Input => (Some("The agent gets your answer and continues.".to_owned()), "If you answer"),
+        HoldKind::Auth if view.may_log_in => {
+            (Some("The run goes on, with this login.".to_owned()), "If you log in")
+        }
         HoldKind::External | HoldKind::Auth | HoldKind::Recovery => (None, "If you answer"),
     };
     let deny = match (hold.kind, hold.policy.on_deny) {
@@ -200,7 +218,13 @@ fn consequences(hold: &Hold, view: &HoldView, who: &UserId, now: Timestamp) -> C
         }
         (HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery, _) => None,
     };
-    Consequences { approve, approve_label, deny, silence: silence(hold, now) }
+    let (silence_label, deciders_label) = match hold.kind {
+        HoldKind::Input => ("If nobody answers", "Who may answer"),
+        HoldKind::External => ("If no result comes", "Who may enter it"),
+        HoldKind::Auth => ("If nobody logs in", "Who may decide"),
+        HoldKind::Approval | HoldKind::Recovery => ("If nobody decides", "Who may decide"),
+    };
+    Consequences { approve, approve_label, deny, silence: silence(hold, now), silence_label, deciders_label }
 }
 
 /// What an approval leads to.
@@ -264,7 +288,7 @@ mod tests {
 
     #[test]
     fn every_approval_says_why_it_is_held() {
-        let by_tool = "Its tool asks before every call (`requires_approval`).";
+        let by_tool = "Its tool asks before every call.";
         assert_eq!(told(&[REQUIRES_APPROVAL], None), by_tool);
         assert_eq!(told(&[REQUIRES_APPROVAL], Some("Warning: hidden characters")), by_tool);
         assert_eq!(
@@ -279,6 +303,9 @@ mod tests {
             "No rule decides about this call, so a person does."
         );
         assert_eq!(told(&[], None), "");
+        assert_eq!([ended("It is late"), ended("Why?"), ended("")], ["It is late.", "Why?", ""]);
+        assert_eq!(capitalized("the owner of the run or user:a"), "The owner of the run or user:a");
+        assert_eq!(capitalized("user:the"), "user:the");
         let gate = by_rules(&[RuleId::new(REQUIRES_APPROVAL).unwrap()], Driver::Gate, None);
         assert_eq!(gate, ["No rule allows this call, so a person decides."]);
     }
