@@ -148,7 +148,7 @@ fn the_walk_through_of_the_guide() {
     let seen = ask(&server, &ann, &["holds", "show", &id]);
     assert_eq!(seen["because"], json!(["this is what customers run on"]), "{seen}");
     assert_eq!((&seen["risk"], &seen["reversible"]), (&json!("high"), &json!(false)), "{seen}");
-    assert_eq!(seen["deciders"], "2 of group:ops", "{seen}");
+    assert_eq!(seen["deciders"], "2 people of: group:ops", "{seen}");
     assert_eq!(
         (&seen["may_decide"], &seen["why_not"]),
         (&json!(false), &json!("you are not one of its approvers"))
@@ -170,7 +170,7 @@ fn the_walk_through_of_the_guide() {
     let on_pages = Browser::with_key(&server, &cy);
     let page = on_pages.page(&format!("/approve/{id}"));
     assert!(page.contains("<strong>1 of 2</strong> approvals: bob"), "{page}");
-    assert!(page.contains("this is what customers run on") && page.contains("2 of group:ops"), "{page}");
+    assert!(page.contains("this is what customers run on") && page.contains("2 people of: group:ops"), "{page}");
     let (status, said) = decide(&on_pages, &id, "approve");
     assert_eq!(status, 303, "{said}");
     let ended = server.ask(&["show", text(&second["id"]), "--key", &ann]);

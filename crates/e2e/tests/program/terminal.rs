@@ -191,7 +191,7 @@ fn what_would_deceive_is_seen_in_the_picker() {
             "digest: DIGEST",
             "decides: the owner of the run (user:local)",
             "reason:",
-            r#"| "\u{202e}fdp.exe" has characters that are not shown as they are"#,
+            r#"| "⟨U+202E⟩fdp.exe" has characters that are not shown as they are"#,
             "question:",
             "| 🔐 Tool Approval Required",
             "|",

@@ -189,7 +189,7 @@ impl Electorate<'_> {
                 words.join(" or ")
             }
         };
-        let count = if self.quorum > 1 { format!("{} of ", self.quorum) } else { String::new() };
+        let count = if self.quorum > 1 { format!("{} people of: ", self.quorum) } else { String::new() };
         let not_own = if self.forbids_owner() { ", but not whoever started the run" } else { "" };
         format!("{count}{named}{not_own}")
     }
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(counts("bob in sales", &list), Err(WhyNot::NotNamed));
         assert_eq!(
             who_decides(&run(), hold, &list),
-            "2 of group:ops; and role:cfo or the owner of the run (user:owner); and user:ann"
+            "2 people of: group:ops; and role:cfo or the owner of the run (user:owner); and user:ann"
         );
         // The file names others now.
         let now = RuleElectorate { approvers: listed("group:sre"), ..RuleElectorate::default() };

@@ -76,7 +76,7 @@ async fn every_hold_rule_counts() {
     let id = hold_of(&engine, run, HoldKind::Approval).await;
     let view = engine.reads().hold(&who("alice"), id).await.unwrap();
     assert_eq!((view.may_decide, view.why_not), (false, Some(WhyNot::NotNamed)));
-    assert_eq!(view.deciders, "2 of group:ops; and user:fay");
+    assert_eq!(view.deciders, "2 people of: group:ops; and user:fay");
     assert_eq!(view.ask.stakes.because, ["it is gone then"]);
     assert_eq!((view.ask.stakes.risk, view.reversible), (Some(Risk::Destructive), Some(false)));
     let open = engine.reads().load(run).await.unwrap().row.run.state.holds[0].clone();

@@ -3,6 +3,7 @@
 //! There is no shell, so a command is exactly its words. What is not on the list, adds authority (`authority.rs`) or
 //! would look otherwise to a person than it is never runs without one (T22, T23). The strictest rule wins.
 
+use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
 use standfast_engine::tool::{HoldReason, Judgement};
@@ -63,7 +64,10 @@ fn judge_as(options: &CommandOptions, arguments: &str, listed: impl Fn(&[String]
         return forbid(UNREADABLE, format!("not executed: {}", BadCommand::Empty));
     };
     if let Some(word) = words.iter().find(|word| word.chars().any(is_hidden)) {
-        return ask(HIDDEN_CHARACTERS, format!("{word:?} has characters that are not shown as they are"));
+        return ask(
+            HIDDEN_CHARACTERS,
+            format!("\"{}\" has characters that are not shown as they are", marked(word)),
+        );
     }
     if let Some(sign) = command_text(arguments).as_deref().and_then(shell_sign) {
         return ask(
@@ -194,6 +198,19 @@ fn is_hidden(c: char) -> bool {
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
         | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
     c.is_control() || other_space || no_width
+}
+
+/// With each hidden character as its number, the same wherever the text is shown.
+fn marked(word: &str) -> String {
+    let mut marked = String::new();
+    for c in word.chars() {
+        if is_hidden(c) {
+            let _ = write!(marked, "⟨U+{:04X}⟩", u32::from(c));
+        } else {
+            marked.push(c);
+        }
+    }
+    marked
 }
 
 /// The first sign of a shell's language that stands outside of quotes, or that double quotes do not hide from a shell.

@@ -8,8 +8,8 @@ use standfast_core::body::Body;
 use super::FileLimits;
 use crate::workspace::{Intent, Workspace};
 
-pub(super) const DESCRIPTION: &str = "Replace an exact piece of text in a file of the workspace. It must stand there \
-                                      exactly once, or all is true. Paths begin at the workspace.";
+pub(super) const DESCRIPTION: &str = "Replace an exact piece of text in a file of the workspace. It must occur \
+                                      exactly once, unless `all` is true. Paths begin at the workspace.";
 
 pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type":"string","minLength":1},"old":{"type":"string","minLength":1},"new":{"type":"string"},"all":{"type":"boolean"}},"required":["path","old","new"],"additionalProperties":false}"#;
 
