@@ -153,7 +153,7 @@ impl fmt::Display for GrantRefusal {
             GrantRefusal::NotAllowed => {
                 f.write_str("the policy allows no standing approval for calls like this")
             }
-            GrantRefusal::TooManyUses { most } => write!(f, "the policy allows at most {most} further calls"),
+            GrantRefusal::TooManyUses { most } => write!(f, "the policy allows {}", at_most(*most)),
             GrantRefusal::BadEnd { latest } => {
                 write!(f, "the end must be later than now and not after {}", latest.0)
             }
@@ -346,6 +346,10 @@ fn free(freedom: &Freedom, value: &Value) -> Result<Matcher, &'static str> {
     Ok(Matcher::Tests(Box::new(tests)))
 }
 
+fn at_most(calls: u32) -> String {
+    format!("at most {calls} further {}", if calls == 1 { "call" } else { "calls" })
+}
+
 impl GrantProposal {
     /// What an approval of it must name: another digest is another rule.
     #[must_use]
@@ -382,8 +386,8 @@ impl GrantProposal {
         }));
         lines.push("no other arguments".into());
         let rules: Vec<&str> = self.rules.keys().map(RuleId::as_str).collect();
-        lines.push(format!("answers {}, as they are now", rules.join(", ")));
-        lines.push(format!("at most {} further calls", self.uses));
+        lines.push(format!("covers only what these rules ask, as they are now: {}", rules.join(", ")));
+        lines.push(at_most(self.uses));
         lines
     }
 

@@ -48,7 +48,7 @@ fn a_standing_approval_from_the_rule_to_its_end() {
     for line in [
         "calls of write_file by agent a",
         r#"content = \"x\""#,
-        "answers rule:pay",
+        "as they are now: rule:pay",
         "at most 2 further calls",
     ] {
         assert!(lines.contains(line), "{line}: {lines}");
@@ -144,7 +144,7 @@ fn a_standing_approval_on_pages() {
     let offer = browser.page(&format!("/approve/{id}/grant"));
     assert!(offer.contains("Show the rule") && !offer.contains("data-rule"), "{offer}");
     let shown = browser.page(&format!("/approve/{id}/grant?uses=1&hours=24&like-1=same_folder"));
-    assert!(shown.contains("data-rule") && shown.contains("at most 1 further calls"), "{shown}");
+    assert!(shown.contains("data-rule") && shown.contains("at most 1 further call"), "{shown}");
     let names = ["csrf", "once", "digest", "revision", "until", "grant_digest"];
     let mut form: Vec<(String, String)> = names.map(|name| (name.to_owned(), field(&shown, name))).into();
     form.extend([

@@ -444,7 +444,7 @@ fn grants_end() {
             "amount = 5",
             "currency = \"EUR\"",
             "no other arguments",
-            &format!("answers {}, as they are now", decision.decided_by[0]),
+            &format!("covers only what these rules ask, as they are now: {}", decision.decided_by[0]),
             "at most 2 further calls"
         ]
     );

@@ -102,7 +102,7 @@ async fn a_grant_answers_as_many_calls_as_it_says() {
         "calls of delete_file by agent ops in runs of alice",
         r#"path = "/var/cache/old""#,
         "size = 9007199254740993",
-        "answers rule:gone, as they are now",
+        "covers only what these rules ask, as they are now: rule:gone",
         "at most 2 further calls",
     ] {
         assert!(lines.iter().any(|shown| shown == line), "{line}: {lines:?}");
