@@ -154,7 +154,7 @@ for (const javaScriptEnabled of [true, false]) {
     await page.getByRole('button', { name: 'Cancel the job' }).click();
     await page.getByText('No job is outstanding').waitFor();
     await page.getByRole('link', { name: 'Ended' }).click();
-    await page.getByText('Cancelled').first().waitFor();
+    await page.getByText('Canceled').first().waitFor();
   });
 }
 

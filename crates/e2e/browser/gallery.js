@@ -126,7 +126,7 @@ async function approvers() {
     'list-pending': '/', 'list-filtered': '/?tool=execute_command&risk=unknown&sort=deadline', 'list-nothing-fits': '/?tool=nothing', 'list-questions': '/?kind=input',
     'list-review': `/review?${ids.join('&')}`, 'list-review-nothing': '/review', 'list-runs': '/runs', 'list-runs-paused': '/runs?state=waiting', 'list-history': '/history',
     'list-history-denied': '/history?outcome=denied', 'list-charts': '/charts?over=24h', 'list-sessions': '/sessions', 'list-inboxes': '/inboxes', 'list-inbox-empty': '/inboxes/desk', 'list-jobs': '/jobs', 'list-jobs-ended': '/jobs?over=true',
-    'grant-offer': `${pages['hold-lister']}/grant?uses=3&hours=24`, 'grant-none': '/grants', 'receipt-print': `${pages['decided-approved']}/receipt`,
+    'grant-offer': `${pages['hold-lister']}/grant?uses=3&hours=24`, 'grant-none': '/grants', 'receipt-print': async (page) => { await page.emulateMedia({ media: 'print' }); await page.goto(`${server.base}${pages['decided-approved']}/receipt`); },
   });
   return { base: server.base, pages };
 }

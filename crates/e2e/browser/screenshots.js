@@ -25,9 +25,15 @@ async function take(page, place, path, { isWhole = false } = {}) {
   await page.waitForTimeout(300);
   const { width, height } = page.viewportSize();
   // What sticks to the lower end of the window would lie over what stands there.
-  if (isWhole) await page.setViewportSize({ width, height: Math.max(height, Math.min(await page.evaluate('document.documentElement.scrollHeight'), 6_000)) });
+  // What is as high as a part of the window grows with it, so that the page may be higher again.
+  for (let before = 0, whole = height; isWhole && whole !== before;) {
+    before = whole;
+    whole = Math.max(whole, Math.min(await page.evaluate('document.documentElement.scrollHeight'), 6_000));
+    await page.setViewportSize({ width, height: whole });
+  }
   await page.screenshot({ path });
   await page.setViewportSize({ width, height });
+  await page.emulateMedia({ media: null });
 }
 
 async function guide() {

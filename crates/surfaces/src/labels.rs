@@ -15,7 +15,7 @@ use standfast_core::hold::HoldKind;
 use standfast_core::project::ResolutionKind;
 use standfast_core::receipt::{CallEffect, CallReceipt};
 use standfast_core::run::{Status, WaitKind};
-use standfast_core::time::Millis;
+use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::GrantProposal;
 use standfast_engine::tool::preview::Risk;
 
@@ -28,8 +28,14 @@ pub use events::{EventLabel, LabelledText, decided, describe};
 #[must_use]
 pub fn grant_rule(proposal: &GrantProposal) -> Vec<String> {
     let mut lines = proposal.describe();
-    lines.push(format!("until {}", rfc3339(proposal.until)));
+    lines.push(format!("until {}", instant(proposal.until)));
     lines
+}
+
+/// An instant as people read it, in UTC.
+pub(crate) fn instant(at: Timestamp) -> String {
+    let iso = rfc3339(at);
+    format!("{} {} UTC", &iso[..10], &iso[11..19])
 }
 
 /// What a hold waits for.
@@ -47,8 +53,15 @@ pub fn kind(kind: HoldKind) -> &'static str {
 /// How many of each kind, in words; kinds of which there are none are left out.
 pub(crate) fn counted_kinds(counts: &[(HoldKind, u64)]) -> String {
     let each = counts.iter().filter(|(_, count)| *count > 0).map(|(kind, count)| {
-        let word = self::kind(*kind).to_lowercase();
-        format!("{count} {word}{}", if *count == 1 { "" } else { "s" })
+        match (kind, *count) {
+            // A run waits for a sub-run as it does for an outside job.
+            (HoldKind::External, 1) => "1 job or sub-run".to_owned(),
+            (HoldKind::External, count) => format!("{count} jobs and sub-runs"),
+            (kind, count) => {
+                let word = self::kind(*kind).to_lowercase();
+                format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+            }
+        }
     });
     each.collect::<Vec<_>>().join(", ")
 }
@@ -215,6 +228,13 @@ mod tests {
                 "{told}"
             );
         }
+    }
+
+    #[test]
+    fn kinds_are_counted_by_what_they_hold() {
+        let counts = |jobs| [(HoldKind::Approval, 2), (HoldKind::Auth, 0), (HoldKind::External, jobs)];
+        assert_eq!(counted_kinds(&counts(1)), "2 approvals, 1 job or sub-run");
+        assert_eq!(counted_kinds(&counts(3)), "2 approvals, 3 jobs and sub-runs");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use standfast_core::event::{CallOrphaned, Driver, Envelope, Event, OrphanCause};
 use standfast_core::hold::{self, Ask, Demand, Hold, HoldKind, RecordedDecision, name_files};
 use standfast_core::id::{CallNo, HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
-use standfast_core::name::{AgentName, RuleId};
+use standfast_core::name::{AgentName, RuleId, UserId};
 use standfast_core::project::HoldRow;
 use standfast_core::receipt::receipt;
 use standfast_core::reconcile::EffectAnswer;
@@ -43,6 +43,8 @@ pub struct RunView {
 pub struct HoldView {
     /// The hold.
     pub row: HoldRow,
+    /// Who started its run.
+    pub owner: UserId,
     /// The argument text of its call: what will run when it is approved now, or what was last shown.
     pub arguments: Option<RawJson>,
     /// What is asked.
@@ -267,6 +269,7 @@ impl Views {
             deciders,
             demands,
             rules,
+            owner: run.facts.owner.clone(),
             driver: run.facts.driver,
             drift: Vec::new(),
             needs_sign_in,

@@ -66,6 +66,7 @@ fn view(text: &str) -> HoldView {
     };
     HoldView {
         row,
+        owner: standfast_core::name::UserId::new("ann").unwrap(),
         arguments: Some(RawJson::parse(&json!({"path": text}).to_string()).unwrap()),
         ask: Ask::default(),
         prompt: None,

@@ -31,7 +31,7 @@ impl Failure {
     }
 
     pub(crate) fn not_found() -> Failure {
-        Failure::new(StatusCode::NOT_FOUND, "Not found", "Not found, or you don't have access.")
+        Failure::new(StatusCode::NOT_FOUND, "Not found", "It does not exist, or you have no access to it.")
     }
 }
 
@@ -184,7 +184,13 @@ fn as_page(problem: &Problem, response: &Response, token: &Token, next: String) 
         set_cookie(token, &mut page);
         page
     } else {
-        Failure::new(response.status(), problem.title, &sentence(&problem.detail)).into_response()
+        // Who reads a page looks for another page, not for the paths of the API.
+        let path = next.split('?').next().filter(|path| !path.is_empty());
+        let text = match path.filter(|_| problem.kind.ends_with(":no-such-path")) {
+            Some(path) => format!("There is no page {path}."),
+            None => sentence(&problem.detail),
+        };
+        Failure::new(response.status(), problem.title, &text).into_response()
     };
     headers::set(page.headers_mut());
     keep_advice(response.headers(), page.headers_mut());

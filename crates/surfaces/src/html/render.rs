@@ -208,6 +208,7 @@ fn environment(own: &[(&'static str, &'static str)]) -> Result<Environment<'stat
     pages.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     pages.add_filter("marked", |text: String| Value::from_safe_string(marked(&text)));
     pages.add_filter("markdown", |text: String| Value::from_safe_string(markdown::html(&text)));
+    pages.add_filter("with_code", |text: String| Value::from_safe_string(with_code(&text)));
     // Markup that this server made itself, of text that it escaped.
     pages.add_filter("made", |html: String| Value::from_safe_string(html));
     pages.add_filter("id", filters::id);
@@ -237,9 +238,29 @@ pub(crate) fn marked(text: &str) -> String {
     html
 }
 
+/// A message with what stands between backticks as code. One backtick alone is only itself.
+fn with_code(text: &str) -> String {
+    let html = marked(text);
+    let parts: Vec<&str> = html.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return html;
+    }
+    let each = parts.iter().enumerate();
+    each.map(
+        |(at, part)| if at.is_multiple_of(2) { (*part).to_owned() } else { format!("<code>{part}</code>") },
+    )
+    .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_between_backticks_is_code() {
+        assert_eq!(with_code("Run `a <b>` or `c`."), "Run <code>a &lt;b&gt;</code> or <code>c</code>.");
+        assert_eq!(with_code("one ` alone"), "one ` alone");
+    }
 
     /// T17, T20: markup is text, and hidden characters are seen.
     #[test]

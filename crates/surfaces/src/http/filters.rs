@@ -18,7 +18,7 @@ pub(crate) const KINDS: [(&str, &str, HoldKind); 5] = [
     ("approval", "Approvals", HoldKind::Approval),
     ("input", "Questions", HoldKind::Input),
     ("recovery", "Unknown outcomes", HoldKind::Recovery),
-    ("external", "External jobs", HoldKind::External),
+    ("external", "Jobs and sub-runs", HoldKind::External),
     ("auth", "Logins", HoldKind::Auth),
 ];
 
@@ -42,7 +42,7 @@ pub(crate) const DEADLINES: [(&str, &str); 5] = [
 /// Every way in which a hold is decided.
 pub(crate) const OUTCOMES: [(&str, &str, ResolutionKind); 8] = [
     ("approved", "Approved", ResolutionKind::Approved),
-    ("edited", "Approved with edits", ResolutionKind::Edited),
+    ("edited", "Approved with edited arguments", ResolutionKind::Edited),
     ("denied", "Denied", ResolutionKind::Denied),
     ("answered", "Answered", ResolutionKind::Answered),
     ("failed", "Failed", ResolutionKind::Failed),

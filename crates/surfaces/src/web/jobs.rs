@@ -97,7 +97,7 @@ fn item(view: &JobView, now: Timestamp) -> JobItem {
         JobProgress::Over { end, .. } => match end {
             JobEnd::Result(_) => ("Completed", "good", false),
             JobEnd::Failed(_) => ("Failed", "bad", false),
-            JobEnd::Withdrawn => ("Cancelled", "over", false),
+            JobEnd::Withdrawn => ("Canceled", "over", false),
             JobEnd::Expired => ("Expired: no report in time", "bad", false),
             JobEnd::RunEnded => ("The run ended first", "over", false),
             JobEnd::Abandoned(_) => ("The call went on without it", "over", false),

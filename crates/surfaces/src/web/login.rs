@@ -37,6 +37,11 @@ struct LoginPage {
     scopes: Vec<String>,
     #[serde(default)]
     owner: String,
+    /// The run that waits, and its agent.
+    #[serde(default)]
+    run: String,
+    #[serde(default)]
+    agent: String,
     /// Where to go, once it has begun.
     #[serde(default)]
     next: Option<String>,
@@ -61,7 +66,8 @@ async fn page(app: &App, who: &Principal, text: &str) -> Result<(LoginPage, Snap
         );
         return Err(Failure::new(StatusCode::FORBIDDEN, "Not your login", &text));
     }
-    Ok((LoginPage { hold: id.to_string(), owner, ..told }, snapshot))
+    let (run, agent) = (id.run.to_string(), snapshot.run().facts.agent.to_string());
+    Ok((LoginPage { hold: id.to_string(), owner, run, agent, ..told }, snapshot))
 }
 
 async fn show(

@@ -12,13 +12,15 @@ use axum::{Extension, Router};
 use serde::Serialize;
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
+use standfast_core::event::{Envelope, Event};
 use standfast_core::grant::GrantUse;
-use standfast_core::id::{CallNo, RunId};
-use standfast_core::message::PolicyVerdict;
-use standfast_core::name::RuleId;
-use standfast_core::receipt::Receipt;
+use standfast_core::id::CallNo;
+use standfast_core::message::{PolicyVerdict, ToolResult};
+use standfast_core::name::{GrantId, RuleId};
+use standfast_core::policy::Effect;
+use standfast_core::receipt::{Attempt, Receipt};
 use standfast_core::time::Timestamp;
-use standfast_engine::Snapshot;
+use standfast_engine::{EngineError, Snapshot};
 
 use super::pages::ShownInstant;
 use super::routes::{Browser, CallerOf, PAGES, hold_id, run_id};
@@ -45,6 +47,7 @@ struct ReceiptPage {
     decision: Option<DecisionRow>,
     effect: Option<&'static str>,
     attempts: Vec<AttemptRow>,
+    ended: Option<EndedRow>,
     contradictions: Vec<String>,
     events: String,
     head: String,
@@ -110,12 +113,21 @@ struct AttemptRow {
     no: u32,
     node: String,
     digest: Option<String>,
-    judged: String,
+    /// What policy said directly before, where that is not what it said when it was asked for.
+    judged: Option<String>,
     grant_use: Option<String>,
     /// What was said of it when nobody knew whether it had its effect.
     reconciled: Option<String>,
     effects: Vec<String>,
     takes: Vec<String>,
+}
+
+/// How a call ended.
+#[derive(Debug, Serialize)]
+struct EndedRow {
+    seq: u64,
+    at: ShownInstant,
+    what: &'static str,
 }
 
 async fn of_hold(
@@ -129,7 +141,8 @@ async fn of_hold(
     let snapshot = reads.snapshot(&who, id.run).await?;
     let receipt = reads.receipt_in(&snapshot, id).await?;
     let json = format!("/api/v1/holds/{id}/receipt");
-    let page = page(&receipt, id.run, json, &snapshot, app.engine.clock().now());
+    let log = snapshot.log().await.map_err(EngineError::Store)?;
+    let page = page(&receipt, json, (&snapshot, log), app.engine.clock().now());
     Ok(PAGES.page(StatusCode::OK, "receipt.html", &Site::of(&who, &token), &page))
 }
 
@@ -144,11 +157,18 @@ async fn of_call(
     let snapshot = app.engine.reads().snapshot(&who, run).await?;
     let receipt = snapshot.call_receipt(CallNo(no)).await?;
     let json = format!("/api/v1/runs/{run}/calls/{no}/receipt");
-    let page = page(&receipt, run, json, &snapshot, app.engine.clock().now());
+    let log = snapshot.log().await.map_err(EngineError::Store)?;
+    let page = page(&receipt, json, (&snapshot, log), app.engine.clock().now());
     Ok(PAGES.page(StatusCode::OK, "receipt.html", &Site::of(&who, &token), &page))
 }
 
-fn page(receipt: &Receipt, run: RunId, json: String, snapshot: &Snapshot, now: Timestamp) -> ReceiptPage {
+fn page(
+    receipt: &Receipt,
+    json: String,
+    (snapshot, log): (&Snapshot, &[Envelope]),
+    now: Timestamp,
+) -> ReceiptPage {
+    let run = snapshot.id();
     let at = |instant: Timestamp| ShownInstant::new(instant, now);
     let tool = receipt.asked.as_ref().map(|asked| asked.tool.to_string());
     let hold = receipt.hold.map(|key| standfast_core::id::HoldId { run, key }.to_string());
@@ -175,7 +195,10 @@ fn page(receipt: &Receipt, run: RunId, json: String, snapshot: &Snapshot, now: T
             arguments: text(&asked.arguments),
             digest: asked.digest.map(|digest| digest.to_string()),
             judged: asked.judged.as_ref().map(judged),
-            grant_use: asked.grant_use.as_ref().map(used),
+            grant_use: asked
+                .grant_use
+                .as_ref()
+                .map(|used| self::used(used, asked.judged.as_ref().and_then(|judged| judged.grant.as_ref()))),
         }),
         shown: receipt.shown.iter().map(|shown| shown_row(shown, now)).collect(),
         votes: receipt
@@ -204,7 +227,8 @@ fn page(receipt: &Receipt, run: RunId, json: String, snapshot: &Snapshot, now: T
                 digest: decision.digest.map(|digest| digest.to_string()),
                 grant: decision.grant.as_ref().map(|grant| {
                     let until = ShownInstant::new(grant.until, now);
-                    format!("{} (at most {} further calls, until {})", grant.id, grant.uses, until.text())
+                    let calls = if grant.uses == 1 { "call" } else { "calls" };
+                    format!("{} (at most {} further {calls}, until {})", grant.id, grant.uses, until.text())
                 }),
             }
         }),
@@ -213,32 +237,9 @@ fn page(receipt: &Receipt, run: RunId, json: String, snapshot: &Snapshot, now: T
             .call
             .iter()
             .flat_map(|call| &call.attempts)
-            .map(|attempt| AttemptRow {
-                seq: attempt.seq.0,
-                at: at(attempt.at),
-                no: attempt.attempt,
-                node: attempt.node.to_string(),
-                digest: attempt.digest.map(|digest| digest.to_string()),
-                judged: judged(&attempt.judged),
-                grant_use: attempt.grant_use.as_ref().map(used),
-                reconciled: attempt
-                    .reconciled
-                    .as_deref()
-                    .map(|found| format!("{} ({})", found.sentence(), found.finding.result)),
-                effects: attempt
-                    .effects
-                    .iter()
-                    .map(|claim| format!("{} ({})", claim.key, claim.no))
-                    .collect(),
-                takes: attempt
-                    .takes
-                    .iter()
-                    .map(|take| {
-                        format!("{} of {} ({}, for {})", take.amount, take.account, take.no, take.window)
-                    })
-                    .collect(),
-            })
+            .map(|attempt| attempt_row(attempt, receipt, now))
             .collect(),
+        ended: ended(receipt, log, now),
         contradictions: receipt
             .call
             .iter()
@@ -251,6 +252,47 @@ fn page(receipt: &Receipt, run: RunId, json: String, snapshot: &Snapshot, now: T
         head: snapshot.head().to_string(),
         seq: snapshot.run().state.seq.0,
     }
+}
+
+fn attempt_row(attempt: &Attempt, receipt: &Receipt, now: Timestamp) -> AttemptRow {
+    let asked = receipt.asked.as_ref().and_then(|asked| asked.judged.as_ref());
+    let named = [asked, Some(&attempt.judged)].into_iter().flatten().find_map(|judged| judged.grant.as_ref());
+    AttemptRow {
+        seq: attempt.seq.0,
+        at: ShownInstant::new(attempt.at, now),
+        no: attempt.attempt,
+        node: attempt.node.to_string(),
+        digest: attempt.digest.map(|digest| digest.to_string()),
+        judged: (asked != Some(&attempt.judged)).then(|| judged(&attempt.judged)),
+        grant_use: attempt.grant_use.as_ref().map(|used| self::used(used, named)),
+        reconciled: attempt
+            .reconciled
+            .as_deref()
+            .map(|found| format!("{} ({})", found.sentence(), found.finding.result)),
+        effects: attempt.effects.iter().map(|claim| format!("{} ({})", claim.key, claim.no)).collect(),
+        takes: attempt
+            .takes
+            .iter()
+            .map(|take| format!("{} of {} ({}, for {})", take.amount, take.account, take.no, take.window))
+            .collect(),
+    }
+}
+
+/// How the last start of a call ended; none where nothing was started.
+fn ended(receipt: &Receipt, log: &[Envelope], now: Timestamp) -> Option<EndedRow> {
+    let call = receipt.call.as_ref().filter(|call| !call.attempts.is_empty())?;
+    log.iter().rev().find_map(|envelope| match &envelope.event {
+        Event::CallFinished(finished) if finished.call == call.no => Some(EndedRow {
+            seq: envelope.seq.0,
+            at: ShownInstant::new(envelope.at, now),
+            what: match (&finished.refused, &finished.result) {
+                (Some(_), _) => "blocked by a rule",
+                (None, ToolResult::Ok(_)) => "succeeded",
+                (None, ToolResult::Failed(_)) => "failed",
+            },
+        }),
+        _ => None,
+    })
 }
 
 fn shown_row(shown: &standfast_core::receipt::ShownRevision, now: Timestamp) -> RevisionRow {
@@ -292,20 +334,50 @@ fn text(body: &Body) -> String {
     body.inline().unwrap_or("a large value, which the log has by its digest").to_owned()
 }
 
-fn used(used: &GrantUse) -> String {
-    format!("{}, use {}", used.grant, used.no)
+/// A use of a standing approval, with its id unless that stands beside it.
+fn used(used: &GrantUse, named: Option<&GrantId>) -> String {
+    if named == Some(&used.grant) {
+        format!("use {}", used.no)
+    } else {
+        format!("{}, use {}", used.grant, used.no)
+    }
 }
 
+/// What the policy said. The rules that a standing approval answers have held the call.
 fn judged(verdict: &PolicyVerdict) -> String {
-    let grant = verdict.grant.as_ref().map(|grant| format!(", by standing approval {grant}"));
+    let rules = names(&verdict.rules);
+    if let Some(grant) = &verdict.grant {
+        return format!("held by {rules}, answered by standing approval {grant}");
+    }
     let effect = match verdict.effect {
-        standfast_core::policy::Effect::Allow => "allowed",
-        standfast_core::policy::Effect::Hold => "held",
-        standfast_core::policy::Effect::Deny => "denied",
+        Effect::Allow => "allowed",
+        Effect::Hold => "held",
+        Effect::Deny => "denied",
     };
-    format!("{effect} by {}{}", names(&verdict.rules), grant.unwrap_or_default())
+    format!("{effect} by {rules}")
 }
 
 fn names(rules: &[RuleId]) -> String {
     rules.iter().map(RuleId::as_str).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A standing approval answers the rules that hold a call; those do not allow it.
+    #[test]
+    fn a_standing_approval_answers_rules_that_hold() {
+        let mut verdict: PolicyVerdict = serde_json::from_value(
+            serde_json::json!({"effect": "allow", "rules": ["tool:requires_approval"]}),
+        )
+        .unwrap();
+        assert_eq!(judged(&verdict), "allowed by tool:requires_approval");
+        let grant = GrantId::new("grant_a").unwrap();
+        verdict.grant = Some(grant.clone());
+        assert_eq!(judged(&verdict), "held by tool:requires_approval, answered by standing approval grant_a");
+        let use_of_it = GrantUse { grant: grant.clone(), no: 2 };
+        assert_eq!(used(&use_of_it, None), "grant_a, use 2");
+        assert_eq!(used(&use_of_it, Some(&grant)), "use 2");
+    }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::HoldKey;
-use standfast_core::project::hold_of;
+use standfast_core::project::{ResolutionKind, hold_of};
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
@@ -100,7 +100,12 @@ pub(super) fn timeline(run: &Run, log: &[Envelope], now: Timestamp) -> String {
 pub(super) fn tone(event: &Event) -> &'static str {
     match event {
         Event::HoldOpened(_) | Event::CallOrphaned(_) | Event::CallContradicted(_) => "waits",
-        Event::HoldResolved(_) | Event::HoldVoted(_) | Event::HoldEdited(_) => "decided",
+        Event::HoldResolved(resolved) => match ResolutionKind::from(&resolved.resolution) {
+            ResolutionKind::Approved | ResolutionKind::Edited | ResolutionKind::Answered => "decided",
+            ResolutionKind::Denied | ResolutionKind::Failed => "bad",
+            ResolutionKind::Expired | ResolutionKind::Withdrawn | ResolutionKind::Superseded => "over",
+        },
+        Event::HoldVoted(_) | Event::HoldEdited(_) => "decided",
         Event::MessageReceived(_) | Event::MessageQueued(_) => "person",
         Event::ModelReplied(_) => "agent",
         Event::ModelFailed(_) => "bad",
@@ -124,6 +129,12 @@ pub(super) fn tone(event: &Event) -> &'static str {
     }
 }
 
+/// The highest value of an axis, beside it as the 0 is; one that has no room there stands within.
+fn scale(most: u64) -> String {
+    let place = if most < 100 { "x=\"34\" y=\"20\" text-anchor=\"end\"" } else { "x=\"46\" y=\"20\"" };
+    format!("<text {place}>{most}</text>")
+}
+
 /// A line over time: values at equal distances, with the first and last instant below.
 pub(super) fn line(title: &str, values: &[u64], ends: (&str, &str)) -> String {
     const WIDTH: f64 = 640.0;
@@ -139,10 +150,11 @@ pub(super) fn line(title: &str, values: &[u64], ends: (&str, &str)) -> String {
     format!(
         "<svg class=\"chart\" viewBox=\"0 0 700 214\" role=\"img\" aria-label=\"{title}\"><title>{title}</title>\
          <line class=\"axis\" x1=\"40\" y1=\"170\" x2=\"680\" y2=\"170\"/><line class=\"axis\" x1=\"40\" y1=\"10\" x2=\"40\" y2=\"170\"/>\
-         <text x=\"46\" y=\"20\">{most}</text><text x=\"34\" y=\"172\" text-anchor=\"end\">0</text>\
+         {scale}<text x=\"34\" y=\"172\" text-anchor=\"end\">0</text>\
          <text x=\"40\" y=\"200\">{first}</text><text x=\"680\" y=\"200\" text-anchor=\"end\">{last}</text>\
          <polygon class=\"area\" points=\"40,170 {points}680,170\"/><polyline class=\"line\" points=\"{points}\"/></svg>",
         title = escaped(title),
+        scale = scale(most),
         first = escaped(ends.0),
         last = escaped(ends.1),
     )
@@ -166,9 +178,10 @@ pub(super) fn columns(title: &str, values: &[u64], ends: (&str, &str)) -> String
     format!(
         "<svg class=\"chart\" viewBox=\"0 0 700 156\" role=\"img\" aria-label=\"{title}\"><title>{title}</title>\
          <line class=\"axis\" x1=\"40\" y1=\"110\" x2=\"680\" y2=\"110\"/><line class=\"axis\" x1=\"40\" y1=\"10\" x2=\"40\" y2=\"110\"/>\
-         <text x=\"46\" y=\"20\">{most}</text><text x=\"34\" y=\"112\" text-anchor=\"end\">0</text>\
+         {scale}<text x=\"34\" y=\"112\" text-anchor=\"end\">0</text>\
          <text x=\"40\" y=\"140\">{first}</text><text x=\"680\" y=\"140\" text-anchor=\"end\">{last}</text>{columns}</svg>",
         title = escaped(title),
+        scale = scale(most),
         first = escaped(ends.0),
         last = escaped(ends.1),
     )
@@ -233,6 +246,27 @@ fn share(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Only what was approved or answered looks like it.
+    #[test]
+    fn a_decision_looks_like_what_it_was() {
+        let tone_of = |resolution: serde_json::Value| {
+            let hold =
+                HoldKey { call: standfast_core::id::CallNo(1), secret: standfast_core::id::Secret([1; 16]) };
+            let resolved =
+                serde_json::from_value(serde_json::json!({"hold": hold, "resolution": resolution}));
+            tone(&Event::HoldResolved(resolved.unwrap()))
+        };
+        for (resolution, expected) in [
+            (serde_json::json!({"approve": {}}), "decided"),
+            (serde_json::json!({"deny": {}}), "bad"),
+            (serde_json::json!("withdraw"), "over"),
+            (serde_json::json!("expire"), "over"),
+            (serde_json::json!("supersede"), "over"),
+        ] {
+            assert_eq!(tone_of(resolution.clone()), expected, "{resolution}");
+        }
+    }
 
     /// T20: whatever stands in a name, a picture has no markup of its own.
     #[test]

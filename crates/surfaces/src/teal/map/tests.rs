@@ -77,6 +77,7 @@ fn held(kind: HoldKind, call: u32) -> HoldView {
     };
     HoldView {
         row,
+        owner: standfast_core::name::UserId::new("ann").unwrap(),
         arguments: None,
         ask: Ask::default(),
         prompt: None,

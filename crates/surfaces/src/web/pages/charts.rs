@@ -21,16 +21,16 @@ const POINTS: i64 = 48;
 const PARTS: i64 = 24;
 /// Bars of a chart; more are not looked at by anybody.
 const BARS: usize = 12;
-/// The spans that can be chosen, the usual one first.
-const SPANS: [(&str, &str, Millis); 3] = [
-    ("7d", "7 days", Millis::hours(7 * 24)),
-    ("24h", "24 hours", Millis::hours(24)),
-    ("30d", "30 days", Millis::hours(30 * 24)),
-];
+/// The spans that can be chosen.
+const SPANS: [(&str, &str, Millis); 3] =
+    [("24h", "24 hours", Millis::hours(24)), USUAL, ("30d", "30 days", Millis::hours(30 * 24))];
+
+/// The one that is shown where none is chosen.
+const USUAL: (&str, &str, Millis) = ("7d", "7 days", Millis::hours(7 * 24));
 
 /// The span that a word means.
 pub(in crate::web) fn span(word: &str) -> Result<Millis, Problem> {
-    Ok(chosen("over", word, &SPANS.map(|(word, _, span)| (word, span)))?.unwrap_or(SPANS[0].2))
+    Ok(chosen("over", word, &SPANS.map(|(word, _, span)| (word, span)))?.unwrap_or(USUAL.2))
 }
 
 /// The numbers.
@@ -161,7 +161,7 @@ pub(in crate::web) fn figures(word: &str, over: Millis, now: Timestamp, counted:
         .collect();
     outcomes.sort_by_key(|of| std::cmp::Reverse(of.total));
     Figures {
-        over: if word.is_empty() { SPANS[0].0.to_owned() } else { word.to_owned() },
+        over: if word.is_empty() { USUAL.0.to_owned() } else { word.to_owned() },
         from: rfc3339(from),
         to: rfc3339(now),
         is_partial: partial.decisions || partial.open_holds,
@@ -279,11 +279,11 @@ pub(in crate::web) fn page(figures: &Figures) -> ChartsPage {
             .then(|| svg::columns("Expired holds over time", &expired, (&ends.0, &ends.1))),
         open: svg::line("Open holds over time", &open, (&ends.0, &ends.1)),
         by_tool: bars(
-            "Time to decision by tool: half of them, and 95 of 100",
+            "Time to decision by tool: median, and 95th percentile",
             &figures.time_to_decision_by_tool,
         ),
         by_person: bars(
-            "Time to decision by person: half of them, and 95 of 100",
+            "Time to decision by person: median, and 95th percentile",
             &figures.time_to_decision_by_person,
         ),
         outcomes: (!outcomes.is_empty()).then(|| svg::bars("Outcomes by tool", &outcomes)),

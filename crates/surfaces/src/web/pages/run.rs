@@ -42,8 +42,6 @@ pub(in crate::web) struct RunPage {
     is_busy: bool,
     /// It waits for somebody.
     is_paused: bool,
-    /// For whom.
-    paused_for: String,
     /// The turn that a model may be speaking in, counted from 0: its words are shown until they are on record.
     turn: Option<u32>,
     timeline: Vec<ShownEvent>,
@@ -245,7 +243,6 @@ pub(in crate::web) fn page(
         is_over: run.outcome().is_some(),
         is_busy,
         is_paused: matches!(status, Status::Held(_)),
-        paused_for: status_text(run).to_lowercase(),
         timeline: timeline(run, log, shown, &TimelineContext { runs: below, now }),
         turn: is_busy.then_some(run.state.turn),
     }

@@ -54,7 +54,8 @@ pub(in crate::web) struct KindLink {
     label: &'static str,
     href: String,
     is_current: bool,
-    count: u64,
+    /// None where a filter leaves out some of them.
+    count: Option<u64>,
 }
 
 /// What the filters are set to, and can be set to.
@@ -86,6 +87,7 @@ pub(in crate::web) struct Item {
     reason: Option<String>,
     summary: Option<String>,
     agent: String,
+    owner: String,
     opened: ShownInstant,
     expires: Option<ShownInstant>,
     is_late: bool,
@@ -153,10 +155,12 @@ pub(in crate::web) fn page(
 
 /// The other filters stay when another kind is chosen.
 fn kinds(filters: &PendingFilters, counts: &[(HoldKind, u64)]) -> Vec<KindLink> {
+    // What is counted is everything that is pending; a filter shows fewer.
+    let is_counted = !PendingFilters { kind: String::new(), ..filters.clone() }.is_filtered();
     let link = |word: &str, label: &'static str, count: u64| {
         let query = PendingFilters { kind: word.to_owned(), ..filters.clone() }.query();
         let href = if query.is_empty() { "/".to_owned() } else { format!("/?{query}") };
-        KindLink { label, href, is_current: filters.kind == word, count }
+        KindLink { label, href, is_current: filters.kind == word, count: is_counted.then_some(count) }
     };
     let of = |kind: HoldKind| counts.iter().find(|(known, _)| *known == kind).map_or(0, |(_, count)| *count);
     let all = link("", "All", counts.iter().map(|(_, count)| count).sum());
@@ -202,6 +206,7 @@ pub(in crate::web) fn item(view: &HoldView, now: Timestamp) -> Item {
         reason: view.ask.reason.as_deref().map(shortened),
         summary: summary.as_deref().map(shortened),
         agent: row.agent.to_string(),
+        owner: view.owner.to_string(),
         opened: ShownInstant::new(row.opened_at, now),
         expires: row.expires_at.map(|at| ShownInstant::new(at, now)),
         is_late: row.expires_at.is_some_and(|at| at <= now),
@@ -219,6 +224,7 @@ pub(in crate::web) fn readable(json: &str) -> String {
         serde_json::from_str::<String>(value.text()).unwrap_or_else(|_| with_real_characters(value.text()))
     };
     match members.as_slice() {
+        [] => json.to_owned(),
         [(_, only)] => text(only),
         several => {
             let all = several.iter().map(|(name, value)| format!("{name}: {}", text(value)));
@@ -282,6 +288,19 @@ mod tests {
         let long = vec!["1"; 50].join(".");
         let far = Pager::of("/", "", ("2", &long), Some(3)).next.unwrap();
         assert_eq!(far.split('.').count(), BACK_MAX);
+    }
+
+    /// What is counted is everything that is pending, which a filter makes untrue.
+    #[test]
+    fn kinds_have_counts_where_no_filter_leaves_out_any() {
+        let counted = |filters: PendingFilters| {
+            let all = kinds(&filters, &[(HoldKind::Approval, 2), (HoldKind::Input, 1)]);
+            all.iter().take(3).map(|link| link.count).collect::<Vec<_>>()
+        };
+        let of_kind =
+            PendingFilters { kind: "input".into(), sort: "deadline".into(), ..PendingFilters::default() };
+        assert_eq!(counted(of_kind), [Some(3), Some(2), Some(1)]);
+        assert_eq!(counted(PendingFilters { tool: "a".into(), ..PendingFilters::default() }), [None; 3]);
     }
 
     #[test]
