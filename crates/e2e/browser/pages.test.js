@@ -128,7 +128,7 @@ both('options are buttons, and then a text box', async () => {
   await press('09:40, one change, 54 EUR');
   await heading('Answered');
   await open(run);
-  await page.getByRole('link', { name: /Question/ }).click();
+  await page.getByRole('link', { name: /Question for/ }).click();
   await page.getByLabel('Your answer').fill('Late arrival,\nafter 22:00');
   await press('Send the answer');
   await heading('Answered');
