@@ -59,7 +59,7 @@ test('from the start to an approved change whose diff was read, in under a minut
   await step(page.getByLabel('Agent', { exact: true }).selectOption('website'));
   await page.getByLabel('What should it do?').fill('We open on Saturdays from now on');
   await step(page.getByRole('button', { name: 'Start', exact: true }).click());
-  await step(page.getByRole('link', { name: /Approval.*edit_file/ }).click());
+  await step(page.getByRole('link', { name: /Approval for edit_file/ }).click());
   await page.getByRole('heading', { name: 'Approve edit_file?' }).waitFor();
   // Everything that is needed to understand it is there at once, beside the button.
   const seen = async (what, place) => {
