@@ -25,7 +25,6 @@ use super::addresses;
 use super::conversation::Visit;
 use super::pages::ShownInstant;
 use super::pages::run::task_title;
-use super::pages::waiting::readable;
 use super::routes::{PAGES, hold_id, see_other};
 use super::task_status::TaskStatus;
 use super::widget::{self, Widget, WidgetFailure, WidgetParts};
@@ -269,7 +268,7 @@ fn task_item(task: &TaskView, widgets: Vec<Widget>, now: Timestamp) -> TaskItem 
     let run = &task.run;
     let place = run.facts.inbox.as_ref();
     let status = TaskStatus::of(run, &task.below);
-    let payload = payload(&task.events).map(|payload| readable(&payload));
+    let payload = payload(&task.events);
     let cut = payload.as_ref().and_then(|payload| payload.char_indices().nth(PAYLOAD_MAX)).map(|(at, _)| at);
     TaskItem {
         id: run.facts.id.to_string(),

@@ -10,7 +10,6 @@ use standfast_core::run::Run;
 use standfast_engine::HoldView;
 
 use super::message::{self, MessagePart};
-use super::waiting::readable;
 use crate::labels::hidden_characters::count_hidden;
 
 /// Characters of a message that a page shows before it says that there is more.
@@ -95,8 +94,7 @@ fn asked(run: &Run, view: &HoldView, envelope: &Envelope) -> Option<AskedMessage
         }
         (Actor::Node(_) | Actor::Outside(_) | Actor::Clock, _) => format!("{} asked", run.facts.owner),
     };
-    let words = readable(&received.message.words());
-    let (words, parts) = (Excerpt::of(&words), message::parts(&received.message));
+    let (words, parts) = (Excerpt::of(&received.message.words()), message::parts(&received.message));
     let says_something = words.is_some() || !parts.is_empty();
     says_something.then_some(AskedMessage { who, words, parts })
 }
