@@ -170,7 +170,10 @@ fn the_walk_through_of_the_guide() {
     let on_pages = Browser::with_key(&server, &cy);
     let page = on_pages.page(&format!("/approve/{id}"));
     assert!(page.contains("<strong>1 of 2</strong> approvals: bob"), "{page}");
-    assert!(page.contains("this is what customers run on") && page.contains("2 people of: group:ops"), "{page}");
+    assert!(
+        page.contains("this is what customers run on") && page.contains("2 people of: group:ops"),
+        "{page}"
+    );
     let (status, said) = decide(&on_pages, &id, "approve");
     assert_eq!(status, 303, "{said}");
     let ended = server.ask(&["show", text(&second["id"]), "--key", &ann]);
