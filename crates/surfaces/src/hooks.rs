@@ -236,7 +236,8 @@ async fn verdict_of(
         GateState::Allowed => {
             let is_edited = view.decision.as_ref().is_some_and(|decision| decision.is_edited);
             let verdict = match &view.arguments {
-                _ if !is_edited || is_same(view, event) => {
+                _ if !is_edited => GateVerdict::Approved(text()),
+                _ if is_same(view, event) => {
                     let tool = &view.tool;
                     GateVerdict::Approved(format!(
                         "Approved: {tool} may run with exactly these arguments, once."
