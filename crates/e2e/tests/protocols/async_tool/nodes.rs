@@ -2,44 +2,69 @@
 //!
 //! Whatever wins, each call has one end, everybody is told the same, and the run goes on once.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use standfast_store::conformance::cluster::shared;
+use standfast_testkit::clock_race::{Edge, Ends, First, lanes};
+use standfast_testkit::rounds;
 
 use crate::async_tool::records::says_the_same;
 use crate::async_tool::reports::{seconds_now, standard};
-use crate::async_tool::world::{Answered, Outside, Server, Setup, result, serve, text};
+use crate::async_tool::world::{Answered, Outside, Server, Setup, result, serve, text, until};
+
+/// What the client of Postgres prints for these statements.
+fn said_by_psql(database: &str, statements: &[&str]) -> String {
+    let mut psql = std::process::Command::new("psql");
+    psql.args(["-qAt", database]).args(statements.iter().flat_map(|statement| ["-c", statement]));
+    let output = psql.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
 
 /// The rows of the view in a Postgres, as its own client prints them.
-fn rows(database: &str) -> Vec<Value> {
-    let query = "SELECT row_to_json(calls) FROM pending_tool_calls AS calls ORDER BY id";
-    let output = std::process::Command::new("psql").args(["-At", database, "-c", query]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines = String::from_utf8(output.stdout).unwrap();
+fn rows(database: &str, condition: &str) -> Vec<Value> {
+    let query = format!("SELECT row_to_json(calls) FROM pending_tool_calls AS calls {condition} ORDER BY id");
+    let lines = said_by_psql(database, &[&query]);
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// S2-27, C8: the view of a Postgres says what the API says.
+/// S2-27, C8: the view of a Postgres says what the API says, and finds calls by session, by status and by timeout in an index.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_view_of_a_postgres_says_what_the_api_says() {
     let outside = Outside::answering(json!({"externalRef": "deploy-1"})).await;
     let database = shared().database();
     let sql = format!("driver: postgres, url: \"{database}\"");
-    let folder = Setup { branches: &["one", "two", "three"], sql: &sql, ..Setup::default() }.folder(&outside);
+    let branches = ["one", "two", "three", "four"];
+    let folder = Setup { branches: &branches, sql: &sql, ..Setup::default() }.folder(&outside);
     let server = serve(folder.path());
     let run = server.begin("s-1").await;
-    let jobs = outside.jobs(3).await;
+    let jobs = outside.jobs(4).await;
     server.run_is(&run, "held").await;
     let id = |no: usize| text(&jobs[no]["pendingID"]);
     server.post("/async-tool/result", &json!({"pendingID": id(0), "result": result()})).await;
     server.post("/async-tool/progress", &json!({"pendingID": id(1), "output": "half way"})).await;
-    let rows = rows(&database);
-    assert_eq!(rows.len(), 3);
-    for row in &rows {
+    server.post("/async-tool/error", &json!({"pendingID": id(2), "error": "broke"})).await;
+    let found = rows(&database, "");
+    assert_eq!(found.len(), 4);
+    for row in &found {
         let record = server.get(&format!("/async-tool/pending/{}", text(&row["id"]))).await;
         says_the_same(row, &record);
+    }
+    for (condition, index, many) in [
+        ("session_id = 's-1'", "external_holds_by_session", 4),
+        ("session_id = 's-2'", "external_holds_by_session", 0),
+        ("status = 'completed'", "external_holds_by_status", 1),
+        ("status = 'processing'", "external_holds_by_status", 1),
+        ("status = 'failed'", "external_holds_by_status", 1),
+        ("status = 'waiting'", "external_holds_by_status", 1),
+        ("timeout < 1000", "external_holds_by_timeout", 0),
+        ("timeout > 1000", "external_holds_by_timeout", 4),
+    ] {
+        assert_eq!(rows(&database, &format!("WHERE {condition}")).len(), many, "{condition}");
+        let explain = format!("EXPLAIN SELECT * FROM pending_tool_calls WHERE {condition}");
+        // A small table is read as a whole wherever that is allowed.
+        let plan = said_by_psql(&database, &["SET enable_seqscan = off", &explain]);
+        assert!(plan.contains(index) && !plan.contains("Seq Scan"), "{condition}: {plan}");
     }
 }
 
@@ -140,51 +165,93 @@ async fn t5_jobs_a_report_that_comes_again_counts_once() {
     assert_eq!((count(&log, "hold.resolved"), count(&log, "model.replied")), (3, 2), "{log}");
 }
 
+/// How many runs are raced for side by side.
+const LANES: usize = 25;
+
+/// How long a call may take where the clock is raced with. All calls of all lanes must have begun by then.
+const TIMEOUT: &str = "12s";
+
 /// F5, F6: results, errors, cancelling and time itself race for the same calls on two nodes. Each call has one end, and
 /// whoever was told 200 was right.
 #[tokio::test(flavor = "multi_thread")]
 async fn results_cancelling_and_time_race() {
-    for _ in 0..standfast_testkit::rounds(1).min(20) {
-        each_call_has_one_end().await;
-    }
+    let outside = Outside::answering(json!({})).await;
+    let tool = format!("requires_approval: false\ntimeout: {TIMEOUT}");
+    let (_first, _second, nodes) = two_nodes(&outside, &tool).await;
+    let all = lanes(rounds(2), LANES).map(async |rounds| {
+        let (mut edge, mut ends) = (Edge::new(), Ends::default());
+        for round in rounds {
+            for end in each_call_has_one_end(&nodes, &outside, round, &mut edge).await {
+                ends.add(end);
+            }
+        }
+        ends
+    });
+    let all = Ends::of(join_all(all).await);
+    all.assert_raced(&["a result", "an error", "a cancellation", "time", "somebody in time"]);
 }
 
-async fn each_call_has_one_end() {
-    let outside = Outside::answering(json!({})).await;
-    let (_first, _second, nodes) = two_nodes(&outside, "requires_approval: false\ntimeout: 8s").await;
-    let run = nodes[0].begin("s-1").await;
-    let jobs = outside.jobs(CALLS).await;
-    nodes[0].run_is(&run, "held").await;
+/// One run with its calls. Every other call is raced for around its deadline, by which the next round acts; the others at once. How the
+/// calls ended.
+async fn each_call_has_one_end(
+    nodes: &[Server; 2],
+    outside: &Outside,
+    round: usize,
+    edge: &mut Edge,
+) -> Vec<&'static str> {
+    let session = format!("s-{round}");
+    let run = nodes[round % 2].begin(&session).await;
+    let jobs = until("the jobs of the run were started", async || {
+        let of_run = outside.of_session(&session);
+        (of_run.len() == CALLS).then_some(of_run)
+    })
+    .await;
     let record = nodes[0].get(&format!("/async-tool/pending/{}", text(&jobs[0]["pendingID"]))).await;
-    let until_it_expires = record["timeout"].as_i64().unwrap() - now();
-    let before = Duration::from_millis(u64::try_from(until_it_expires.max(0)).unwrap());
-    // Half of them are raced for around the deadline, the others at once.
-    let raced = jobs.iter().enumerate().map(|(no, job)| {
-        let wait = if no % 2 == 0 { Duration::ZERO } else { before };
-        race(&nodes, job, wait)
+    let deadline = record["timeout"].as_i64().unwrap();
+    let raced = jobs.iter().enumerate().map(async |(no, job)| {
+        let is_raced_with_time = no % 2 == 1;
+        if is_raced_with_time {
+            edge.reached(deadline).await;
+        }
+        (is_raced_with_time, race(nodes, job).await)
     });
-    let told: Vec<(String, Vec<Answered>)> = join_all(raced).await;
+    let told = join_all(raced).await;
     nodes[1].run_is(&run, "completed").await;
-    for (id, answers) in told {
+    let mut ends = Vec::new();
+    let mut in_time = 0;
+    for (is_raced_with_time, (id, answers)) in told {
         let record: Value = nodes[1].get(&format!("/async-tool/pending/{id}")).await;
-        let end = text(&record["status"]).to_owned();
-        assert!(["completed", "failed", "expired"].contains(&end.as_str()), "{record}");
-        let done: Vec<&Answered> = answers.iter().filter(|answer| answer.status == 200).collect();
-        assert!(done.len() <= 1, "{answers:?}");
-        assert!(done.iter().all(|answer| answer.body["status"] == end.as_str()), "{done:?} {record}");
-        assert_eq!(done.is_empty(), end == "expired", "{answers:?} {record}");
-        assert!(
-            answers.iter().all(|answer| answer.status == 200 || answer.no() == (409, "Not waiting")),
-            "{answers:?}"
-        );
+        let end = one_end(&record, &answers);
+        match (is_raced_with_time, end) {
+            (true, "time") => {}
+            (true, _) => in_time += 1,
+            (false, _) => assert_ne!(end, "time", "{record}"),
+        }
+        ends.push(end);
     }
     let log = nodes[0].log(&run).await;
     assert_eq!((count(&log, "hold.resolved"), count(&log, "model.replied")), (CALLS, 2));
+    edge.was(if 4 * in_time > CALLS { First::Act } else { First::Clock });
+    ends.extend((0..in_time).map(|_| "somebody in time"));
+    ends
+}
+
+/// Whoever ended a call, once it is sure that nobody else was told so.
+fn one_end(record: &Value, answers: &[Answered; 3]) -> &'static str {
+    let status = text(&record["status"]);
+    assert!(["completed", "failed", "expired"].contains(&status), "{record}");
+    let not = |answer: &Answered| answer.no() == (409, "Not waiting");
+    assert!(answers.iter().all(|answer| answer.status == 200 || not(answer)), "{answers:?}");
+    let done: Vec<usize> = (0..answers.len()).filter(|no| answers[*no].status == 200).collect();
+    assert!(done.len() <= 1, "{answers:?}");
+    assert_eq!(done.is_empty(), status == "expired", "{answers:?} {record}");
+    let Some(&done) = done.first() else { return "time" };
+    assert_eq!(answers[done].body["status"], status, "{answers:?} {record}");
+    ["a result", "an error", "a cancellation"][done]
 }
 
 /// A result, an error and a cancellation of one call, at the same moment, to both nodes.
-async fn race(nodes: &[Server; 2], job: &Value, wait: Duration) -> (String, Vec<Answered>) {
-    tokio::time::sleep(wait).await;
+async fn race(nodes: &[Server; 2], job: &Value) -> (String, [Answered; 3]) {
     let (id, secret) = (text(&job["pendingID"]), text(&job["callbackSecret"]));
     let (done, failed) =
         (json!({"pendingID": id, "result": result()}), json!({"pendingID": id, "error": "broke"}));
@@ -194,9 +261,5 @@ async fn race(nodes: &[Server; 2], job: &Value, wait: Duration) -> (String, Vec<
         nodes[1].webhook(&failed, secret),
         nodes[1].delete(&path)
     );
-    (id.to_owned(), vec![one, two, three])
-}
-
-fn now() -> i64 {
-    standfast_testkit::wait::now_ms()
+    (id.to_owned(), [one, two, three])
 }

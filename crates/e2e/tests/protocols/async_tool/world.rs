@@ -78,6 +78,11 @@ impl Outside {
         .await
     }
 
+    /// The start requests of a session so far.
+    pub(crate) fn of_session(&self, session: &str) -> Vec<Value> {
+        self.started.lock().unwrap().iter().filter(|job| job["sessionID"] == session).cloned().collect()
+    }
+
     /// The first start request.
     pub(crate) async fn job(&self) -> Value {
         self.jobs(1).await.remove(0)

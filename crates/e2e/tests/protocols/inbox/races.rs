@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use standfast_testkit::clock_race::{Edge, Ends, First, lanes};
 use standfast_testkit::rounds;
+use standfast_testkit::wait::now_ms;
 
 use crate::inbox::server::{Answer, Server, plain, text};
 
@@ -82,34 +84,57 @@ async fn resume_races_with_cancel() {
     }
 }
 
-/// S4-29: the end of a lease and a result at once: the result counts, or the task is claimed again; never both.
-#[tokio::test]
+/// How many tasks whose lease ends are raced for side by side.
+const LANES: usize = 50;
+
+/// S4-29: the end of a lease and a result at once: the result counts, or the task is claimed again; never both. Another worker
+/// waits for the task all the while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_a_lease_races_with_the_result() {
     let (_folder, server) = plain();
-    for _ in 0..rounds(3).min(50) {
-        server.add_ticket().await;
-        let claimed = server.claim(&json!({"agentId": "w", "leaseMs": 1000})).await;
-        let result = async {
-            tokio::time::sleep(std::time::Duration::from_millis(990)).await;
-            server.report(&claimed, "complete", json!({"result": "in time"})).await
-        };
-        let wanted = json!({"agentId": "v", "waitMs": 4000});
-        let (done, taken) = tokio::join!(result, server.claim(&wanted));
-        match done.status {
-            200 => {
-                assert!(taken.is_null(), "{taken}");
-                assert_eq!(server.task(text(&claimed["id"])).await["result"], "in time");
-            }
-            status => {
-                assert_eq!(status, 409, "{done:?}");
-                let taken = if taken.is_null() {
-                    server.claim(&json!({"agentId": "v", "waitMs": 40_000})).await
-                } else {
-                    taken
-                };
-                assert_eq!((&taken["id"], &taken["attempts"]), (&claimed["id"], &json!(2)));
-                assert_eq!(server.report(&taken, "complete", json!({"result": "later"})).await.status, 200);
-            }
+    let all = lanes(rounds(6), LANES).map(async |rounds| {
+        let (mut edge, mut ends) = (Edge::new(), Ends::default());
+        for round in rounds {
+            let first = a_lease_ends(&server, round, &edge).await;
+            ends.add(if first == First::Act { IN_TIME } else { TOO_LATE });
+            edge.was(first);
         }
+        ends
+    });
+    let all = Ends::of(futures_util::future::join_all(all).await);
+    all.assert_raced(&[IN_TIME, TOO_LATE]);
+}
+
+const IN_TIME: &str = "the result counted";
+const TOO_LATE: &str = "the task was claimed again";
+
+/// One round, with a type of work of its own, so that nobody else is handed its task.
+async fn a_lease_ends(server: &Server, round: usize, edge: &Edge) -> First {
+    let kind = format!("ticket-{round}");
+    server.add(&json!({"type": kind, "payload": {"subject": "Refund"}})).await;
+    let claimed = server.claim(&json!({"agentId": "w", "types": [kind], "leaseMs": 1000})).await;
+    let end_of_lease = now_ms() + 1000;
+    let result = async {
+        edge.reached(end_of_lease).await;
+        server.report(&claimed, "complete", json!({"result": "in time"})).await
+    };
+    let wanted = json!({"agentId": "v", "types": [kind], "waitMs": 3000});
+    let (done, taken) = tokio::join!(result, server.claim(&wanted));
+    let id = text(&claimed["id"]);
+    if done.status == 200 {
+        assert!(taken.is_null(), "{taken}");
+        let task = server.task(id).await;
+        assert_eq!((&task["result"], &task["attempts"]), (&json!("in time"), &json!(1)), "{task}");
+        return First::Act;
     }
+    assert_eq!(done.status, 409, "{done:?}");
+    let taken = if taken.is_null() {
+        server.claim(&json!({"agentId": "v", "types": [kind], "waitMs": 40_000})).await
+    } else {
+        taken
+    };
+    assert_eq!((&taken["id"], &taken["attempts"]), (&claimed["id"], &json!(2)));
+    assert_eq!(server.report(&taken, "complete", json!({"result": "later"})).await.status, 200);
+    assert_eq!(server.task(id).await["result"], "later");
+    First::Clock
 }

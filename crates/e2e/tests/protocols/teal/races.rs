@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use standfast_store::conformance::cluster::shared;
+use standfast_testkit::clock_race::{Edge, Ends, First, lanes};
 use standfast_testkit::rounds;
+use standfast_testkit::wait::now_ms;
 
 use crate::teal::elsewhere::Elsewhere;
 use crate::teal::server::{BASE, Folder, Line, Server, text, trail};
@@ -64,34 +66,60 @@ async fn an_approval_and_a_rejection_do_not_mix() {
     }
 }
 
+/// How long a decision may take where the clock is raced with, and how many requests are decided about side by side.
+const TIMEOUT: i64 = 5_000;
+const LANES: usize = 50;
+
+const TAKEN: &str = "the approval was taken";
+const LATE: &str = "it came too late";
+
 /// S1-26, C7: an approval that comes too late is refused, and what expired never runs; one in time always does.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_approval_against_expiry() {
     let elsewhere = Elsewhere::quick().await;
     let lines = [Line::Asks(&["/a"]), Line::Says("done")];
     let folder = Folder::new(&elsewhere, &[("ops", &lines)], "");
     let config = std::fs::read_to_string(folder.config()).unwrap();
-    let config = config.replace("task: {", "task: {input_timeout: 2s, ");
+    let config = config.replace("task: {", &format!("task: {{input_timeout: {TIMEOUT}ms, "));
     std::fs::write(folder.config(), config).unwrap();
     let server = folder.serve();
-    let (mut taken, mut late) = (0, 0);
-    for wait in [0, 1900, 1950, 2000, 2050, 3000] {
-        let paused = server.paused("ops").await;
-        tokio::time::sleep(std::time::Duration::from_millis(wait)).await;
-        let answer = server.approve(&paused["request_id"]).await;
-        match answer.status {
-            200 if answer.body["output"] == "done" => taken += 1,
-            409 => late += 1,
-            _ => panic!("{answer:?}"),
+    let at_once = an_approval(&server, async |_| {}).await;
+    let later = an_approval(&server, async |deadline| until_passed(deadline + 1_000).await).await;
+    assert_eq!((at_once, later), (First::Act, First::Clock));
+    let all = lanes(rounds(4), LANES).map(async |rounds| {
+        let (mut edge, mut ends) = (Edge::new(), Ends::default());
+        for _ in rounds {
+            let first = an_approval(&server, async |deadline| edge.reached(deadline).await).await;
+            ends.add(if first == First::Act { TAKEN } else { LATE });
+            edge.was(first);
         }
-        let task = server.task("ops", &paused["task_id"]).await;
-        let is_expired = answer.status != 200;
-        assert_eq!(task["status"], if is_expired { "Failed" } else { "Completed" });
-        let told = trail(&task).into_iter().filter(|line| line.contains("Expired: nobody decided about"));
-        assert_eq!(told.count(), usize::from(is_expired), "{task}");
-    }
-    assert_eq!(elsewhere.got().len(), taken);
-    assert!(taken >= 1 && late >= 1, "{taken} taken, {late} late");
+        ends
+    });
+    let all = Ends::of(futures_util::future::join_all(all).await);
+    assert_eq!(elsewhere.got().len(), 1 + all.count(TAKEN));
+    all.assert_raced(&[TAKEN, LATE]);
+}
+
+async fn until_passed(time: i64) {
+    let wait = u64::try_from(time - now_ms()).unwrap_or(0);
+    tokio::time::sleep(std::time::Duration::from_millis(wait)).await;
+}
+
+/// One approval, which is sent when the wait for its deadline is over; who was first.
+async fn an_approval(server: &Server, wait: impl AsyncFnOnce(i64)) -> First {
+    let paused = server.paused("ops").await;
+    wait(now_ms() + TIMEOUT).await;
+    let answer = server.approve(&paused["request_id"]).await;
+    let is_late = match answer.status {
+        200 if answer.body["output"] == "done" => false,
+        409 => true,
+        _ => panic!("{answer:?}"),
+    };
+    let task = server.task("ops", &paused["task_id"]).await;
+    assert_eq!(task["status"], if is_late { "Failed" } else { "Completed" }, "{task}");
+    let told = trail(&task).into_iter().filter(|line| line.contains("Expired: nobody decided about"));
+    assert_eq!(told.count(), usize::from(is_late), "{task}");
+    if is_late { First::Clock } else { First::Act }
 }
 
 /// S1-33, S1-34: two nodes on one Postgres: whoever is asked, one decision counts, and either answers with the output.
