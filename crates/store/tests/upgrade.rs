@@ -10,14 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use standfast_core::body::Body;
 use standfast_core::command::{Choice, Command};
 use standfast_core::digest::Digest;
 use standfast_core::hold::HoldPolicy;
-use standfast_core::id::HoldId;
+use standfast_core::id::{CallNo, HoldId};
 use standfast_core::name::Tenant;
 use standfast_core::project::RunRow;
 use standfast_core::time::Millis;
 use standfast_store::conformance::cluster::{self, query_text, shared};
+use standfast_store::conformance::faults::files::job;
 use standfast_store::conformance::faults::{fresh_file, open};
 use standfast_store::conformance::support::{
     NewRun, SHELL, Scribe, block_on, checked, hold_ids, holds_by, resolve, runs_by, the_hold,
@@ -255,6 +257,20 @@ fn before_sealed_payloads() -> Vec<String> {
     ["DROP TABLE payload_keys", "ALTER TABLE blobs DROP COLUMN sealed"].map(str::to_owned).into()
 }
 
+/// The same for the version before outside jobs were found by rows of their own, which is one of Postgres.
+fn before_external_rows() -> Vec<String> {
+    [
+        "DROP VIEW pending_tool_calls",
+        "DROP TABLE external_holds",
+        "DROP FUNCTION external_hold_opened() CASCADE",
+        "DROP FUNCTION external_hold_changed() CASCADE",
+        "DROP FUNCTION external_holds_erased() CASCADE",
+        "DELETE FROM refinery_schema_history WHERE version >= 28",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
 /// The statements that make a database what the version before the audit of sealed documents left, after it changed one.
 fn before_sealed_audit() -> Vec<String> {
     [
@@ -296,6 +312,47 @@ fn put_deadlines(store: &dyn Store, scribe: &mut Scribe) -> Vec<HoldId> {
     };
     let (late, none, early) = (write(Some(900)), write(None), write(Some(60)));
     vec![early, late, none]
+}
+
+/// S2-27: what the view finds outside jobs by is made from what an older version left, and is gone with what was erased.
+#[test]
+fn postgres_jobs_of_an_older_version_are_found_by_the_view() {
+    let url = shared().database();
+    let open = || PostgresStore::open(&PostgresOptions::at(&url)).unwrap();
+    let store = open();
+    let mut scribe = Scribe::new(7);
+    let written = |batch: standfast_store::Batch| {
+        let row = batch.row.clone();
+        block_on(store.append(vec![batch])).unwrap();
+        row
+    };
+    let mut of_session = |session: &str| {
+        let new = NewRun::of("deployer")
+            .in_session(session)
+            .holding(HoldPolicy { timeout: Some(Millis::seconds(900)), ..HoldPolicy::default() });
+        job(&mut scribe, &new).into_iter().map(written).last().unwrap()
+    };
+    let [_, worked_on, done, failed, erased] = ["s-0", "s-1", "s-2", "s-3", "s-4"].map(&mut of_session);
+    let news = Command::Progress { call: CallNo(1), note: Body::text("half way"), processing: Some(true) };
+    written(scribe.batch(&worked_on, &news));
+    let answer = Choice::Answer { value: Body::text("ok") };
+    written(scribe.batch(&done, &resolve(the_hold(&done).key, answer)));
+    let error = Choice::Fail { error: Body::text("exit 1") };
+    written(scribe.batch(&failed, &resolve(the_hold(&failed).key, error)));
+    let cancelled = written(scribe.batch(&erased, &Command::Cancel { reason: None }));
+    written(scribe.batch(&cancelled, &Command::Erase { reason: None }));
+    block_on(store.erase(erased.run.facts.id)).unwrap();
+    let shown = "SELECT string_agg(session_id || ' ' || status || ' ' || (timeout - created_at), ', ' ORDER BY session_id) \
+                 FROM pending_tool_calls";
+    let expected = "s-0 waiting 900000, s-1 processing 900000, s-2 completed 900000, s-3 failed 900000";
+    let kept = "SELECT count(*)::text FROM external_holds";
+    assert_eq!(query_text(&url, shown).as_deref(), Some(expected));
+    assert_eq!(query_text(&url, kept).as_deref(), Some("4"));
+    drop(store);
+    cluster::run(&url, &before_external_rows());
+    drop(open());
+    assert_eq!(query_text(&url, shown).as_deref(), Some(expected));
+    assert_eq!(query_text(&url, kept).as_deref(), Some("4"));
 }
 
 /// Open holds in the order of their deadlines.
@@ -395,6 +452,7 @@ fn postgres_rows_of_an_older_version_are_taken_into_the_audit() {
         all.lines().map(str::to_owned).collect::<Vec<String>>()
     };
     assert_eq!(findings(), 0);
+    cluster::run(&url, &before_external_rows());
     cluster::run(&url, &before_row_audit());
     open();
     assert_eq!(findings(), 0);
@@ -417,6 +475,7 @@ fn postgres_rows_of_an_older_version_are_taken_into_the_audit() {
     open();
     assert_eq!(findings(), 1);
     assert_eq!(entries().len(), 8);
+    cluster::run(&url, &before_external_rows());
     cluster::run(&url, &before_sealed_audit());
     open();
     assert_eq!(findings(), 1, "an upgrade that takes sealed documents in takes nothing else in");

@@ -7,6 +7,7 @@
 
 use standfast_core::body::Blob;
 use standfast_core::digest::Digest;
+use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, RunId, Seq, Shard, tenant_tag};
 use standfast_core::link::{Contents, Link};
 use standfast_core::project::{HoldChange, HoldRow};
@@ -409,6 +410,17 @@ impl<'a> Tables<'a> {
             sql::HOLDS_DEADLINE,
             arrays!(updated => |row| Bytes16::from(row.id.run), i64::from(row.id.key.call.0),
                 Bytes16(row.id.key.secret.0), deadline(row)),
+        );
+        // Of several changes of one hold the last counts.
+        let mut external: Vec<&HoldRow> = Vec::new();
+        for row in updated.iter().copied().filter(|row| row.kind == HoldKind::External) {
+            external.retain(|before| before.id != row.id);
+            external.push(row);
+        }
+        self.add(
+            sql::EXTERNAL_SET,
+            arrays!(external => |row| Bytes16::from(row.id.run), i64::from(row.id.key.call.0),
+                Bytes16(row.id.key.secret.0), columns::external_status(row)),
         );
         self.add(
             sql::HOLDS_CLOSE,

@@ -113,6 +113,9 @@ pub(super) const HOLDS_ADD: &str = "INSERT INTO holds (no, run, call, secret, te
 pub(super) const HOLDS_DEADLINE: &str = "UPDATE holds h SET expires_at = n.expires_at \
      FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[]) AS n (run, call, secret, expires_at) \
      WHERE h.run = n.run AND h.call = n.call AND h.secret = n.secret AND h.expires_at IS DISTINCT FROM n.expires_at";
+/// How open outside jobs stand, for the view `pending_tool_calls`; triggers keep the rest of those rows (migration 28).
+pub(super) const EXTERNAL_SET: &str = "UPDATE external_holds x SET status = n.status FROM unnest($1::uuid[], $2::bigint[], \
+     $3::uuid[], $4::text[]) AS n (run, call, secret, status) JOIN holds h USING (run, call, secret) WHERE x.hold = h.no";
 /// Holds that have their decision; nobody needs to see them any more.
 pub(super) const HOLDS_CLOSE: &str = "WITH closed AS (UPDATE holds h SET closed = true, record = n.record \
      FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::text[]) AS n (run, call, secret, record) \
@@ -675,7 +678,7 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     IS_STANDBY, MIGRATION_LOCK, HAS_HISTORY, NEWEST_MIGRATION, FOREIGN_TABLES, HIGHEST_NUMBER, TIME,
     RUNS_LOCK, RUNS_UNCHANGED, NOBODY_LISTENS, KEYS_RESERVE, KEYS_OF, COUNTERS_RESERVE, COUNTERS_LOCK,
     SESSIONS_LOCK, LISTENERS, TENANTS_ADD, SESSIONS_ADD, RUNS_ADD, RUNS_MOVE, RUNS_WAKE, LINKS_ADD, DUE_SET,
-    DUE_CLEAR, CLAIMABLE_SET, CLAIMABLE_CLEAR, HOLDS_ADD, HOLDS_DEADLINE, HOLDS_CLOSE, AUDIENCE_ADD,
+    DUE_CLEAR, CLAIMABLE_SET, CLAIMABLE_CLEAR, HOLDS_ADD, HOLDS_DEADLINE, EXTERNAL_SET, HOLDS_CLOSE, AUDIENCE_ADD,
     BLOBS_ADD, DEFINITIONS_ADD, NOTICES_ADD, KEYS_SET, KEYS_UNRESERVE, COUNTERS_SET, RUN, RUN_FACTS,
     RUN_LOCK, AGENTS_WITH_RUNS, RUNS_ALL, RUNS_ALL_END, RUNS_BY_AGENT, RUNS_BY_AGENT_END, RUNS_BY_SESSION,
     RUNS_BY_SESSION_END, RUNS_BY_CONVERSATION, RUNS_BY_CONVERSATION_END, RUNS_BY_OWNER, RUNS_BY_OWNER_END,

@@ -4,7 +4,7 @@
 //! with known corruption bugs.
 //!
 //! Migrations are numbered and only ever go up. A change has the same number in every backend. The missing numbers (4,
-//! 7, 8, 10 to 12, 14, 19, 20; in Postgres also 17 and 27) were set aside for changes that in the end needed no table; none was ever applied, so gaps do no
+//! 7, 8, 10 to 12, 14, 19, 20; in Postgres also 17 and 27, in SQLite 28) were set aside for changes that in the end needed no table; none was ever applied, so gaps do no
 //! harm, and a number is not used again.
 
 use std::fs::File;
