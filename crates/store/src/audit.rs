@@ -20,7 +20,7 @@ use standfast_core::time::Timestamp;
 
 use crate::columns::{self, Record};
 use crate::error::StoreError;
-use crate::pipeline::taken_for_good;
+use crate::pipeline::{counted_takes, taken_for_good};
 use crate::query::{AuditEntry, KeyRecord};
 
 /// What was looked at and what was wrong.
@@ -68,6 +68,9 @@ pub struct SignedCoverage {
     pub runs: HashMap<RunId, (Seq, Digest)>,
     /// Of each tenant's audit the last entry and its hash.
     pub entries: HashMap<String, (u64, Digest)>,
+    /// When this is asked. What starts took from rolling budgets has to be there as long as it counts, and is forgotten an hour
+    /// later; without the time it is not looked for.
+    pub asked_at: Option<Timestamp>,
 }
 
 /// The log of a run, as far as it verifies.
@@ -455,7 +458,9 @@ fn wrong_with_rows(
     if !known.definitions.contains(&(tenant.to_owned(), pinned)) {
         return Ok(Some(format!("the definition {pinned} that it is pinned to is missing or was changed")));
     }
-    if let Some(wrong) = wrong_keys(evidence, &stored.facts.tenant, run, events)? {
+    let counted = known.covered.asked_at.map(|at| counted_takes(run, events, at));
+    let taken = taken_for_good(run, events).chain(counted.into_iter().flatten());
+    if let Some(wrong) = wrong_keys(evidence, &stored.facts.tenant, run, taken)? {
         return Ok(Some(wrong));
     }
     for name in events.iter().flat_map(|envelope| envelope.event.blobs()) {
@@ -467,14 +472,14 @@ fn wrong_with_rows(
     Ok(None)
 }
 
-/// The first key that a start took for good and that is not there any more, or another's: what it counts would be taken again.
+/// The first key that a start took and that is not there any more, or another's: what it counts would be taken again.
 fn wrong_keys(
     evidence: &dyn Evidence,
     tenant: &Tenant,
     run: RunId,
-    events: &[Envelope],
+    taken: impl Iterator<Item = (String, Digest)>,
 ) -> Result<Option<String>, StoreError> {
-    for (key, owner) in taken_for_good(run, events) {
+    for (key, owner) in taken {
         let found = evidence.key(tenant, &key)?;
         if found.is_none_or(|found| found.run != run || found.request != owner) {
             return Ok(Some(format!("it took `{key}`, and the row that says so is missing or changed")));

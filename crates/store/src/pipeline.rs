@@ -34,7 +34,7 @@ use crate::batch::{Batch, LeaseChange, Seal};
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 
-pub(crate) use writes::{audiences, claim_puts, taken_for_good};
+pub(crate) use writes::{audiences, claim_puts, counted_takes, taken_for_good};
 
 pub use joint::{JointSettlement, append_jointly, start_jointly};
 pub use writes::{

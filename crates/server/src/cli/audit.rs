@@ -138,7 +138,8 @@ impl AuditTarget {
         let database = self.database()?;
         // Read first: what is appended meanwhile is in the database, not in the heads.
         let heads = signed.read(self)?;
-        let covered = heads.as_ref().map(|heads| heads.covered.clone()).unwrap_or_default();
+        let mut covered = heads.as_ref().map(|heads| heads.covered.clone()).unwrap_or_default();
+        covered.asked_at = Some(Clock::system().now());
         let report = match &database {
             Database::Sqlite(file) => sqlite::verify_against(self.sqlite(file)?, &covered, progress)
                 .map_err(|error| error.to_string()),

@@ -287,6 +287,23 @@ pub(crate) fn taken_for_good(run: RunId, events: &[Envelope]) -> impl Iterator<I
     })
 }
 
+/// The keys that say how much starts took from budgets, of what still counts at this instant.
+pub(crate) fn counted_takes(
+    run: RunId,
+    events: &[Envelope],
+    now: Timestamp,
+) -> impl Iterator<Item = (String, Digest)> {
+    events.iter().flat_map(move |envelope| {
+        let started = if let Event::CallStarted(started) = &envelope.event { Some(started) } else { None };
+        started.into_iter().flat_map(move |started| {
+            let counts = move |take: &&BudgetTake| envelope.at.plus(take.window) > now;
+            let (at, owner) = (envelope.at, EffectClaim::owner(run, started.call));
+            let taken = started.takes.iter().filter(counts);
+            taken.map(move |take| (take.stored(at, started.call, started.attempt), owner))
+        })
+    })
+}
+
 /// Who may see and decide the holds that these events open or change: these people, and whoever the events name.
 pub(crate) fn audiences(run: RunId, events: &[Envelope], who: &HoldAudience) -> Vec<SideWrite> {
     let shown = events.iter().filter_map(|envelope| match &envelope.event {

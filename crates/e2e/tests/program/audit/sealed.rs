@@ -177,7 +177,7 @@ fn misses(folder: &Path, took: &str, forget: impl FnOnce()) {
     assert!(said.contains("the row that says so is missing or changed"), "{said}");
 }
 
-/// T32: on SQLite: the use of a standing approval, a number of a budget, an effect.
+/// T32: on SQLite: the use of a standing approval, a number of a budget and how much was taken with it, an effect.
 #[test]
 fn what_starts_took_is_looked_for() {
     let delete = |folder: &Path, key: &str| {
@@ -202,6 +202,12 @@ fn what_starts_took_is_looked_for() {
     assert_eq!(server.send("a")["status"], "completed");
     drop(server);
     assert_eq!(verify(folder.path()).0, 0, "{:?}", verify(folder.path()));
+    // Somebody gives back what was taken.
+    misses(folder.path(), "budget [", || {
+        let database = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+        let less = "UPDATE keys SET key = substr(key, 1, length(key) - 1) || '0' WHERE key LIKE 'budget [%'";
+        assert_eq!(database.execute(less, []).unwrap(), 1);
+    });
     misses(folder.path(), "budget number ", || delete(folder.path(), "budget number "));
     misses(folder.path(), "effect 1 paid:paid%2Fa.txt", || delete(folder.path(), "effect 1 "));
 }
