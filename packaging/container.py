@@ -20,7 +20,7 @@ import time
 import chart
 import upgrade
 from chart import run, succeeds
-from installs import needs_a_loader
+from installs import lacking, needs_a_loader
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCKERFILE = ROOT / "packaging/docker/Dockerfile"
@@ -62,12 +62,8 @@ def until(what, holds):
 
 
 def missing():
-    """What this machine lacks, after an attempt to install it where that is usual."""
-    lacking = [program for program in NEEDED if not shutil.which(program)]
-    if lacking and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *lacking], stdout=subprocess.DEVNULL)
-        lacking = [program for program in NEEDED if not shutil.which(program)]
-    return lacking + ([] if os.geteuid() == 0 else ["the rights of root"])
+    """What this machine lacks."""
+    return lacking(NEEDED) + ([] if os.geteuid() == 0 else ["the rights of root"])
 
 
 class Engine:
@@ -291,9 +287,9 @@ def tools_image(engine, image):
 def check(binary, scratch, found=None):
     """Builds the image and runs it; `found` are the rendered documents of the chart for one node with SQLite."""
     scratch.mkdir(parents=True, exist_ok=True)
-    lacking = missing()
-    if lacking:
-        print("image: NOT CHECKED, this machine lacks", ", ".join(lacking))
+    without = missing()
+    if without:
+        print("image: NOT CHECKED, this machine lacks", ", ".join(without))
         return
     folder = pathlib.Path(tempfile.mkdtemp(prefix="sf-image-"))
     try:

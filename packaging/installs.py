@@ -43,6 +43,15 @@ def say(text):
     print(f"ok  {text}", flush=True)
 
 
+def lacking(programs):
+    """Which programs this machine lacks, after an attempt to install them where that is usual."""
+    without = [program for program in programs if not shutil.which(program)]
+    if without and os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *without], stdout=subprocess.DEVNULL)
+        without = [program for program in programs if not shutil.which(program)]
+    return without
+
+
 def needs_a_loader(binary):
     """Whether an ELF file names a program that has to load it: then it is linked with libraries of the machine."""
     data = binary.read_bytes()
@@ -133,11 +142,12 @@ def archive(file, target):
 
 
 def completes(folder):
-    """Each shell that is there reads the file that is for it."""
+    """Each shell reads the file that is for it."""
+    without = lacking(["zsh", "fish"])
     run("bash", "-c", f'source "{folder}/standfast.bash" && complete -p standfast', stdout=subprocess.DEVNULL)
     for shell in ("zsh", "fish"):
         file = folder / f"standfast.{shell}"
-        if shutil.which(shell):
+        if shell not in without:
             run(shell, "-n", file)
         else:
             assert "holds" in file.read_text(), file
