@@ -16,6 +16,7 @@ pub(crate) enum Command {
     Test,
     Bench(Vec<OsString>),
     Faults(Vec<OsString>),
+    Fuzz(Vec<OsString>),
     Tidy,
     TidyMissing,
     TidyTests,
@@ -41,7 +42,7 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "test",
         arguments: "",
-        summary: "what CI does: format, tidy, needs, clippy, product, tests, counts of a cycle, browser tests, doc tests, book, deny",
+        summary: "what CI does: format, tidy, needs, clippy, product, tests and browser tests, counts of a cycle, doc tests, book, deny",
     },
     Subcommand {
         name: "bench",
@@ -52,6 +53,11 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
         name: "faults",
         arguments: "[ARGS…]",
         summary: "store and server under injected faults, at full length (--quick, --only F1,F2, --json FILE)",
+    },
+    Subcommand {
+        name: "fuzz",
+        arguments: "[NAME…]",
+        summary: "the parsers that meet a stranger's bytes, a minute each, with inputs that libFuzzer makes, guided by the code that they reach; --seconds N",
     },
     Subcommand {
         name: "tidy",
@@ -143,6 +149,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         Some("test") => bail!("`cargo xtask test` takes no arguments, it got {}", joined(&rest)),
         Some("bench") => Ok(Command::Bench(rest)),
         Some("faults") => Ok(Command::Faults(rest)),
+        Some("fuzz") => Ok(Command::Fuzz(rest)),
         Some("tidy") if rest.is_empty() => Ok(Command::Tidy),
         Some("tidy") if rest == ["--missing"] => Ok(Command::TidyMissing),
         Some("tidy") if rest == ["--tests"] => Ok(Command::TidyTests),
@@ -254,7 +261,7 @@ mod tests {
         let message = parsed("tset").unwrap_err().to_string();
         assert!(
             message.contains(
-                "`tset`; known: test, bench, faults, tidy, product, dist, upgrade-check, clients, book, screenshots, help"
+                "`tset`; known: test, bench, faults, fuzz, tidy, product, dist, upgrade-check, clients, book, screenshots, help"
             ),
             "{message}"
         );
