@@ -14,6 +14,7 @@ mod guides;
 mod links;
 mod markdown;
 mod module_docs;
+mod named_sources;
 mod no_leftovers;
 mod old_name;
 mod order;

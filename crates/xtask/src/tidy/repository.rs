@@ -89,6 +89,10 @@ impl Repository {
         self.folders.contains(path) || self.file(path).is_some()
     }
 
+    pub(crate) fn folders(&self) -> impl Iterator<Item = &str> {
+        self.folders.iter().map(String::as_str)
+    }
+
     fn from_files(files: Vec<SourceFile>) -> Repository {
         let mut folders = BTreeSet::from([String::new()]);
         for file in &files {

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use super::repository::Repository;
 use super::violation::Violation;
 use super::{
-    code_map, error_texts, file_length, guides, links, module_docs, no_leftovers, old_name, order,
-    product_only, readme_commands, requirement_table, requirements, script_budget, threats, type_methods,
-    type_names, use_edges, write_path,
+    code_map, error_texts, file_length, guides, links, module_docs, named_sources, no_leftovers, old_name,
+    order, product_only, readme_commands, requirement_table, requirements, script_budget, threats,
+    type_methods, type_names, use_edges, write_path,
 };
 
 type Rule = fn(&Repository) -> Vec<Violation>;
@@ -33,6 +33,7 @@ const RULES: &[Rule] = &[
     type_methods::check,
     type_names::check,
     code_map::check,
+    named_sources::check,
     script_budget::check,
     threats::check,
     guides::check,

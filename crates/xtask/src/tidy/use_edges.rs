@@ -232,6 +232,15 @@ mod tests {
     }
 
     #[test]
+    fn surfaces_know_neither_models_nor_the_store() {
+        for below in [MODELS, "standfast-store"] {
+            let manifest = format!("[dependencies]\nstandfast-engine = \"1\"\n{below} = \"1\"");
+            let expected = [format!("crates/surfaces depends on {below}, which it must not know")];
+            assert_eq!(found("crates/surfaces/Cargo.toml", &manifest), expected);
+        }
+    }
+
+    #[test]
     fn the_engine_does_not_know_the_surfaces() {
         let manifest = "[dev-dependencies]\nstandfast-surfaces = \"1\"";
         let expected = ["crates/engine depends on standfast-surfaces, which it must not know"];
