@@ -13,7 +13,7 @@ use super::plain::{Text, table};
 /// What is done with standing approvals.
 #[derive(Debug, Subcommand)]
 pub(super) enum Grants {
-    /// List standing approvals, with how far they are used.
+    /// List standing approvals with their usage.
     List(Listing),
     /// Show a standing approval with its rule.
     Show(GrantArgs),

@@ -47,11 +47,11 @@ enum HoldsCommand {
     Deny(Deny),
     /// Answer a question.
     Answer(Answer),
-    /// Ask somebody in particular about a hold.
+    /// Assign a hold to a person.
     Assign(people::Assign),
     /// Assign a hold to yourself.
     Take(Show),
-    /// Ask nobody in particular any more.
+    /// Remove the assignee of a hold.
     Release(Show),
     /// Issue an approval link to a hold for one person (admins only).
     Link(link::Link),
@@ -59,7 +59,7 @@ enum HoldsCommand {
     Delegate(people::Delegate),
     /// Give a hold that expired and was kept a new deadline.
     Reopen(people::Reopen),
-    /// Have a call asked about again, by what is there now: rules, files, what was looked up.
+    /// Check a held call again against the current rules, files and lookups, and ask anew.
     AskAgain(Show),
 }
 

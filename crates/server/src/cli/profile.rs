@@ -39,14 +39,14 @@ pub(super) struct Login {
     /// A PEM file with authorities that the server's certificate may be from, beside those that this machine trusts.
     #[arg(long, value_name = "FILE", env = "STANDFAST_AUTHORITY")]
     authority: Option<PathBuf>,
-    /// Sign in at the server's identity provider with a browser on this machine. That is so without it on a terminal, where
-    /// the server has such a sign-in and STANDFAST_KEY is not set.
+    /// Sign in at the server's identity provider with a browser on this machine. The default on a terminal if the server
+    /// offers it and STANDFAST_KEY is not set.
     #[arg(long, conflicts_with = "device")]
     browser: bool,
-    /// The same with a browser on another device, by a code.
+    /// Sign in with a browser on another device, by a code.
     #[arg(long)]
     device: bool,
-    /// Sign in anew although the identity provider knows you, for approvals that need a recent sign-in.
+    /// Sign in again even if the identity provider still has a session, for approvals that need a recent sign-in.
     #[arg(long)]
     fresh: bool,
 }

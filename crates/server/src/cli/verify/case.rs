@@ -18,13 +18,13 @@ pub(super) enum Case {
     KillInTool,
     /// Several clients approve at once: one decision, one start.
     DoubleApproval,
-    /// An approval of something else than what is pending is refused.
+    /// An approval with the digest of an older version is refused.
     StaleDigest,
     /// Edited arguments are what runs.
     EditedArguments,
     /// What was denied never runs.
     Denied,
-    /// Without a decision in time, what the file says happens.
+    /// Without a decision before the deadline, the configured default applies.
     Expiry,
     /// Without its store the server acknowledges nothing.
     LostStore,
