@@ -74,7 +74,7 @@ test('ten thousand holds: the list counts them, is walked forwards and back, sea
   await page.goto(`${server.base}/`);
   await ready();
   await page.getByRole('link', { name: 'All 10001' }).waitFor();
-  assert.match(await page.title(), /^\(10001\) /);
+  assert.match(await page.title(), /^\(10001 approvals\) Pending · /);
   const first = await page.locator('.list > li').evaluateAll((all) => all.map((one) => one.id));
   assert.equal(first.length, 25);
   const seen = new Set(first);

@@ -248,7 +248,8 @@ both('a list is worked through: a sub-run that works is passed over', async () =
   await until('the sub-run is held', async () => (await pending('approval')).length === 2);
   await server.held('remover');
   await open('/');
-  assert.match(await page.locator('nav a', { hasText: 'Pending' }).getAttribute('title'), /^3 approvals, 1 /);
+  assert.deepEqual(await page.locator('#nav a.kind-count').allTextContents(), ['3 approvals', '1 job or sub-run']);
+  assert.match(await page.title(), /^\(3 approvals, 1 job or sub-run\) Pending · /);
   await page.locator('.list > li a').first().click();
   for (const agent of ['lister', 'lister', 'remover']) {
     await heading('Approve execute_command?');

@@ -311,6 +311,11 @@ async fn what_waits_is_listed_and_paged() {
         .says("in 30 min")
         .says("⟨U+202E⟩")
         .does_not_say("\u{202e}");
+    // By kind, in words, in the navigation and in the title of the tab.
+    let counts = "(1 approval, 1 question, 1 job or sub-run, 1 login, 1 unknown outcome) ";
+    page.says(&format!("<title>{counts}Pending · Standfast</title>"));
+    page.says("<a class=\"kind-count kind-input\" href=\"/?kind=input\">1 question</a>");
+    alice.get("/me").await.says(&format!("<title>{counts}"));
     for (kind, says, does_not) in [
         ("approval", "Approve delete_file?", "Which?"),
         ("input", "Which?", "Approve delete_file?"),
@@ -348,6 +353,9 @@ async fn decided_holds_are_in_the_history() {
     site.engine.submit().cancel(&site::who("alice"), run, None, None).await.unwrap();
     let all = alice.get("/history").await;
     all.says(&hold.to_string()).says(&withdrawn.to_string()).says("Denied").says("Withdrawn");
+    // What was asked is shown as in the list of what is pending: with its hidden characters, as text.
+    all.says("&#x2f;srv&#x2f;&lt;b&gt;old&lt;&#x2f;b&gt;<span class=\"mark\">⟨U+202E⟩</span> · size: 9007199254740993");
+    all.says("Which?").does_not_say("\u{202e}");
     let denied = alice.get("/history?outcome=denied&by=alice&tool=delete_file").await;
     denied.says(&hold.to_string()).does_not_say(&withdrawn.to_string());
     alice.get("/history?outcome=approved").await.says("No decision fits these filters");
@@ -383,6 +391,9 @@ async fn several_holds_are_decided_together() {
     let alice = site.browser("alice").await;
     let holds = [site.held("ops").await.1, site.held("ops").await.1];
     let path = format!("/review?hold={}&hold={}", holds[0], holds[1]);
+    // A question stands there with whose run it is and what was said before, as an approval does.
+    let question = alice.get(&format!("/review?hold={}", site.held("options").await.1)).await;
+    question.says("started by <strong>alice</strong>").says("alice asked").says("&lt;script&gt;alert(1)");
     let page = alice.get(&path).await;
     page.says("Approve all 2 as shown").says("2 of them cannot be undone");
     assert_eq!(site.effects(), Vec::<String>::new());

@@ -17,6 +17,7 @@ use standfast_engine::auth::{Identification, Principal};
 
 use super::csrf::{Extent, Token, once};
 use super::{assets, filters, markdown};
+use crate::http::filters::KINDS;
 use crate::labels;
 use crate::labels::hidden_characters::{is_hidden_in_lines, mark, visible};
 
@@ -55,24 +56,37 @@ pub(crate) struct Site {
     has_tour: bool,
 }
 
-/// How much is pending for whoever looks: in the navigation, and in the title of the tab.
+/// How much is pending for whoever looks, by kind: in the navigation, and in the title of the tab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct PendingCount {
-    /// As it is shown: `3`, or `20+`.
-    shown: String,
-    /// The same by kind, in words.
+    /// All kinds of which there is something, in words: `3 approvals, 1 question`.
     kinds: String,
+    /// The same, one by one.
+    badges: Vec<KindBadge>,
+}
+
+/// How much is pending of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct KindBadge {
+    /// The kind, as the filter of the list has it.
+    word: &'static str,
+    /// `3 approvals`, or `19+ approvals` where not all are counted.
+    text: String,
 }
 
 impl PendingCount {
     /// More than this is shown as so many and a plus, and not counted.
     pub(crate) const MOST: usize = 20;
 
-    /// So many of each kind, and what stands behind the number.
-    fn exactly(counts: &[(HoldKind, u64)], more: &str) -> Option<PendingCount> {
-        let count: u64 = counts.iter().map(|(_, count)| count).sum();
-        (count > 0)
-            .then(|| PendingCount { shown: format!("{count}{more}"), kinds: labels::counted_kinds(counts) })
+    /// So many of each kind, and what stands behind each number.
+    fn counted(counts: &[(HoldKind, u64)], more: &str) -> Option<PendingCount> {
+        let word = |kind| KINDS.iter().find(|(.., known)| *known == kind).map_or("", |(word, ..)| *word);
+        let badge =
+            |kind, count| KindBadge { word: word(kind), text: labels::counted_kind(kind, count, more) };
+        let some = counts.iter().filter(|(_, count)| *count > 0);
+        let badges: Vec<KindBadge> = some.map(|(kind, count)| badge(*kind, *count)).collect();
+        let kinds = badges.iter().map(|badge| badge.text.as_str()).collect::<Vec<_>>().join(", ");
+        (!badges.is_empty()).then_some(PendingCount { kinds, badges })
     }
 
     /// Of the first ones that are pending, up to one more than are counted; none when there is nothing to count.
@@ -84,10 +98,7 @@ impl PendingCount {
             let known = counts.iter_mut().find(|(known, _)| *known == kind).filter(|_| !is_cut);
             known.into_iter().for_each(|(_, count)| *count += 1);
         }
-        let counted = PendingCount::exactly(&counts, if is_cut { "+" } else { "" })?;
-        let kinds =
-            if is_cut { format!("The first {}: {}", Self::MOST, counted.kinds) } else { counted.kinds };
-        Some(PendingCount { kinds, ..counted })
+        PendingCount::counted(&counts, if is_cut { "+" } else { "" })
     }
 }
 
@@ -107,7 +118,7 @@ impl Site {
 
     /// The same where the page itself has counted what is pending.
     pub(crate) fn with_pending(self, counts: &[(HoldKind, u64)], more: &str) -> Site {
-        Site { pending: PendingCount::exactly(counts, more), ..self }
+        Site { pending: PendingCount::counted(counts, more), ..self }
     }
 
     /// The same on a server that others reach below a path.
@@ -287,12 +298,15 @@ mod tests {
             let approvals = std::iter::repeat_n(HoldKind::Approval, approvals);
             PendingCount::of(approvals.chain(std::iter::repeat_n(HoldKind::Input, questions)))
         };
-        let told = |count: Option<PendingCount>| count.map(|count| (count.shown, count.kinds));
+        let told = |count: Option<PendingCount>| count.map(|count| count.kinds);
         assert_eq!(counted(0, 0), None);
-        assert_eq!(told(counted(1, 2)), Some(("3".into(), "1 approval, 2 questions".into())));
-        assert_eq!(told(counted(20, 0)), Some(("20".into(), "20 approvals".into())));
-        let many = Some(("20+".into(), "The first 20: 19 approvals, 1 question".into()));
-        assert_eq!(told(counted(19, 2)), many);
+        assert_eq!(told(counted(1, 2)).as_deref(), Some("1 approval, 2 questions"));
+        assert_eq!(told(counted(20, 0)).as_deref(), Some("20 approvals"));
+        // Of each there are at least so many.
+        assert_eq!(told(counted(19, 2)).as_deref(), Some("19+ approvals, 1+ questions"));
+        let badges: Vec<_> = counted(1, 2).into_iter().flat_map(|count| count.badges).collect();
+        let badge = |word, text: &str| KindBadge { word, text: text.to_owned() };
+        assert_eq!(badges, [badge("approval", "1 approval"), badge("input", "2 questions")]);
     }
 
     /// T17, T20: of 300 strings nothing is markup on a page but the marks of what is hidden.

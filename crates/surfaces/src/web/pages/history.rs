@@ -31,6 +31,14 @@ pub(in crate::web) struct HistoryPage {
     query: String,
 }
 
+/// A decided hold with what was asked.
+#[derive(Debug)]
+pub(in crate::web) struct DecidedRow {
+    pub(in crate::web) row: HoldRow,
+    /// None of a hold whose run cannot be read any more.
+    pub(in crate::web) summary: Option<String>,
+}
+
 /// One decision.
 #[derive(Debug, Serialize)]
 struct HistoryItem {
@@ -38,6 +46,8 @@ struct HistoryItem {
     run: String,
     kind: &'static str,
     tool: Option<String>,
+    /// What was asked, in a line.
+    summary: Option<String>,
     agent: String,
     what: &'static str,
     tone: &'static str,
@@ -49,7 +59,7 @@ struct HistoryItem {
 
 pub(in crate::web) fn page(
     filters: &HistoryFilters,
-    rows: &[HoldRow],
+    rows: &[DecidedRow],
     next: Option<u64>,
     now: Timestamp,
 ) -> HistoryPage {
@@ -71,13 +81,15 @@ pub(in crate::web) fn page(
     }
 }
 
-fn item(row: &HoldRow, now: Timestamp) -> Option<HistoryItem> {
+fn item(decided: &DecidedRow, now: Timestamp) -> Option<HistoryItem> {
+    let DecidedRow { row, summary } = decided;
     let closed = row.closed.as_ref()?;
     Some(HistoryItem {
         id: row.id.to_string(),
         run: row.id.run.to_string(),
         kind: labels::kind(row.kind),
         tool: row.tool.as_ref().map(ToString::to_string),
+        summary: summary.clone(),
         agent: row.agent.to_string(),
         what: labels::decision(Some(row.kind), closed.how),
         tone: super::resolution_tone(closed.how),

@@ -194,8 +194,8 @@ pub(in crate::web) fn item(view: &HoldView, now: Timestamp) -> Item {
     let (row, title) = (&view.row, stakes::title(view));
     let question = view.ask.question.as_ref().and_then(Body::inline).filter(|question| *question != title);
     let summary = match row.kind {
-        HoldKind::Approval | HoldKind::Recovery => view.arguments.as_ref().map(|json| readable(json.text())),
-        HoldKind::Input | HoldKind::External | HoldKind::Auth => question.map(str::to_owned),
+        HoldKind::Approval | HoldKind::Recovery => arguments(view),
+        HoldKind::Input | HoldKind::External | HoldKind::Auth => question.map(shortened),
     };
     let (word, ..) = KINDS[KINDS.iter().position(|(.., kind)| *kind == row.kind).unwrap_or_default()];
     Item {
@@ -204,7 +204,7 @@ pub(in crate::web) fn item(view: &HoldView, now: Timestamp) -> Item {
         kind_word: word,
         title: shortened(&title),
         reason: view.ask.reason.as_deref().map(shortened),
-        summary: summary.as_deref().map(shortened),
+        summary,
         agent: row.agent.to_string(),
         owner: view.owner.to_string(),
         opened: ShownInstant::new(row.opened_at, now),
@@ -214,6 +214,19 @@ pub(in crate::web) fn item(view: &HoldView, now: Timestamp) -> Item {
         risk: call::risk(view.risk),
         may_decide: view.may_decide,
         is_selectable: view.may_decide && matches!(row.kind, HoldKind::Approval | HoldKind::Input),
+    }
+}
+
+/// The arguments of a call, in a line.
+fn arguments(view: &HoldView) -> Option<String> {
+    view.arguments.as_ref().map(|json| shortened(&readable(json.text())))
+}
+
+/// What was asked, in a line, where its title is not shown: the arguments of the call, or the question.
+pub(in crate::web) fn summary(view: &HoldView) -> Option<String> {
+    match view.row.kind {
+        HoldKind::Input => Some(shortened(&stakes::title(view))),
+        HoldKind::Approval | HoldKind::Recovery | HoldKind::External | HoldKind::Auth => arguments(view),
     }
 }
 
