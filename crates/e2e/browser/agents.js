@@ -14,6 +14,12 @@ export const DRAWING = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="htt
   + '<foreignObject width="9" height="9"><iframe xmlns="http://www.w3.org/1999/xhtml" src="http://127.0.0.1:1/frame"></iframe></foreignObject>'
   + '<a href="javascript:alert(3)"><rect width="120" height="60" fill="teal" onclick="alert(4)"/></a></svg>';
 
+/** A text and a paper as files. */
+export const LIST = `name,km\n${'left,1\nright,2\n'.repeat(6)}`;
+export const PAPER = ['%PDF-1.4', '1 0 obj <</Type /Catalog /Pages 2 0 R>> endobj', '2 0 obj <</Type /Pages /Kids [3 0 R] /Count 1>> endobj',
+  '3 0 obj <</Type /Page /Parent 2 0 R /MediaBox [0 0 200 100] /Contents 4 0 R>> endobj',
+  '4 0 obj <</Length 32>> stream\n0 0.5 0.5 rg 20 20 160 60 re f \nendstream endobj', 'trailer <</Root 1 0 R>>', '%%EOF', ''].join('\n');
+
 export const script = (...replies) => `replies:\n${replies.map((reply) => `- ${JSON.stringify(reply)}`).join('\n')}\n`;
 export const calls = (text, ...asked) => ({ text, calls: asked.map(([tool, args]) => ({ tool, arguments: args })) });
 
@@ -39,6 +45,8 @@ export const AGENTS = {
   } }]),
   leader: () => calls('I hand it over.', ['hand_over', { message: 'List what is there' }]),
   picture: () => calls('A picture.', ['write_rows', { rows: [{ a: 1, b: 'y' }], picture: `data:image/png;base64,${PIXEL}` }]),
+  filer: () => calls('Three files.', ['write_rows', { files: [['dot.png', 'image/png', Buffer.from(PIXEL, 'base64')], ['list.csv', 'text/csv', LIST], ['paper.pdf', 'application/pdf', PAPER]]
+    .map(([name, mimeType, bytes]) => ({ name, mimeType, data: Buffer.from(bytes).toString('base64') })) }]),
   drawer: () => calls('A drawing.', ['write_rows', { drawing: `data:image/svg+xml;base64,${Buffer.from(DRAWING).toString('base64')}`, file: { mimeType: 'image/svg+xml', data: Buffer.from(DRAWING).toString('base64') } }]),
   pair: () => calls('This one needs two of you.', ['pay', { command: 'echo paid' }]),
   tabler: () => calls('What is there:\n\n| file | size |\n|---|---|\n| a.txt | <b> |', ['execute_command', { command: 'ls' }]),

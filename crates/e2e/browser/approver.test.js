@@ -9,7 +9,7 @@ import { mkdtempSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
-import { AGENTS, configure, DRAWING, NASTY } from './agents.js';
+import { AGENTS, configure, DRAWING, LIST, NASTY, PAPER } from './agents.js';
 import { launch, Server } from './server.js';
 import { accessible, until } from './watch.js';
 
@@ -179,12 +179,30 @@ both('arguments are a tree with real characters, lists of objects are tables, pi
   assert.match(served.headers()['content-security-policy'], /sandbox/);
 });
 
+both('a table of files shows what each is and leads to it; its bytes stand in the raw arguments', async () => {
+  const { hold } = await server.held('filer');
+  await open(hold);
+  const cells = page.locator('.json tbody tr');
+  assert.deepEqual(await cells.locator('td:first-child').allTextContents(), ['dot.png', 'list.csv', 'paper.pdf']);
+  assert.deepEqual(await cells.locator('a.file').allTextContents(), ['image/png, 70 bytes', `text/csv, ${LIST.length} bytes`, `application/pdf, ${PAPER.length} bytes`]);
+  assert.equal(await cells.locator('a.file img').count(), 1);
+  const tree = await page.locator('.json').innerText();
+  for (const bytes of [LIST, PAPER]) assert.ok(!tree.includes(Buffer.from(bytes).toString('base64')));
+  const served = await page.request.get(server.base + await cells.locator('a.file').nth(2).getAttribute('href'));
+  assert.equal(await served.text(), PAPER);
+  assert.match(served.headers()['content-security-policy'], /sandbox/);
+  await page.locator('summary', { hasText: 'Raw arguments' }).click();
+  assert.ok((await page.locator('[data-arguments]').innerText()).includes(Buffer.from(PAPER).toString('base64')));
+  await inAllLooks('hold-files');
+});
+
 both('filters combine, live in the address, and an unknown one is an error', async () => {
   await server.held('editor');
   await server.held('lister');
   await server.held('remover');
   await open('/');
-  assert.match(await page.title(), /^\(3\) Pending/);
+  assert.match(await page.title(), /^\(3 approvals\) Pending · /);
+  assert.deepEqual(await page.locator('#nav a.kind-count').allTextContents(), ['3 approvals']);
   assert.equal(await page.locator('.list > li').count(), 3);
   await inAllLooks('pending');
   await page.getByLabel('Search what is asked').fill('grüezi');
@@ -250,6 +268,11 @@ both('a question is answered on the page of several, beside an approval; what th
   const question = page.locator('.widget');
   assert.deepEqual(await question.locator('.json th').allTextContents(), ['name', 'km']);
   await question.getByText('Müller').waitFor();
+  // Whose run it is and what was said before stand with a question as with an approval.
+  await question.getByText('started by local').waitFor();
+  assert.deepEqual(await question.locator('.before .label').allTextContents(), ['local asked', 'asker said just before']);
+  assert.deepEqual(await question.locator('.before > .text').allTextContents(), ['Please']);
+  await question.getByText('I wonder.').waitFor();
   await inAllLooks('review-mixed');
   await question.getByRole('button', { name: 'right', exact: true }).click();
   await heading('Review: 2 holds');
@@ -260,7 +283,7 @@ both('a question is answered on the page of several, beside an approval; what th
   await page.getByText('Approved by local').waitFor();
   await open(asked.hold);
   assert.deepEqual(await page.locator('.asked .json th').allTextContents(), ['name', 'km']);
-  await page.getByText('Raw data, as the agent sent it').click();
+  await page.getByText('Raw data, as it was sent').click();
   await page.getByText('"ways"').waitFor();
 });
 

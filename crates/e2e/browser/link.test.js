@@ -54,8 +54,8 @@ afterEach(async () => {
 });
 
 /** A link of alice to a new hold. */
-async function link(agent = 'writer') {
-  const run = await server.api(`/agents/${agent}/runs`, { input: 'Please', wait: 'settled' });
+async function link(agent = 'writer', input = 'Please') {
+  const run = await server.api(`/agents/${agent}/runs`, { input, wait: 'settled' });
   const issued = execFileSync(BINARY, ['holds', 'link', run.holds[0].id, '--for', 'alice', '--server', server.base, '--json']).toString();
   return { url: JSON.parse(issued).url, run: run.id };
 }
@@ -92,6 +92,17 @@ for (const javaScriptEnabled of [true, false]) {
     assert.equal((await server.api(`/runs/${run}`)).status, 'completed');
     assert.deepEqual(await context.cookies(), [], 'no cookie is needed');
     assert.deepEqual(referers.filter((referer) => referer), [], 'nothing is told where it was');
+    await context.close();
+  });
+
+  test(`every hidden character that a link shows is counted, ${javaScriptEnabled ? 'with' : 'without'} script: also those of what was asked`, async () => {
+    const { url } = await link('writer', 'Please\u202e delete\u200b\u200b it');
+    const context = await browser.newContext({ javaScriptEnabled });
+    const page = watch(await context.newPage(), () => server.base, troubles);
+    await page.goto(url);
+    await page.getByText('The text below has 3 characters that are invisible').waitFor();
+    // One more is the example in the warning.
+    assert.equal(await page.locator('main .mark').count(), 4);
     await context.close();
   });
 

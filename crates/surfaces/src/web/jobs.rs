@@ -144,7 +144,7 @@ async fn cancel(
         Err(ReportError::NoSuchJob) => Err(Failure::not_found()),
         Err(other @ (ReportError::NotSigned(_) | ReportError::Over(_) | ReportError::TooEarly)) => {
             let text = format!("{other}. Nothing was changed.");
-            Err(Failure::new(StatusCode::CONFLICT, "Not cancelled", &text))
+            Err(Failure::new(StatusCode::CONFLICT, "Not canceled", &text))
         }
     }
 }

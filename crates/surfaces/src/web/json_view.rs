@@ -10,15 +10,15 @@ use standfast_core::body::Body;
 use standfast_core::json::RawJson;
 
 use super::fields::Members;
-use super::media;
+use super::media::{self, FileFacts};
 use crate::html::marked;
 
 /// Characters of one string that a page shows.
 const STRING_MAX: usize = 20_000;
 /// Values that a page shows.
 const VALUES_MAX: usize = 3_000;
-/// Characters of a file in base64 that a page shows.
-const FILE_HEAD: usize = 24;
+/// Characters of a text from which on it is shown as a file, where it is one.
+const FILE_MIN: usize = 64;
 /// Columns of a table.
 const COLUMNS_MAX: usize = 12;
 /// A tree is not deeper than this; what is deeper is shown as it is written.
@@ -26,7 +26,23 @@ const DEPTH_MAX: usize = 24;
 
 /// The value as markup; everything in it is escaped.
 pub(super) fn html(json: &RawJson) -> String {
-    let mut view = View { out: String::new(), left: VALUES_MAX, is_cut: false, is_file_left_out: false };
+    html_with(json, None)
+}
+
+/// The same with a link to each file, and a preview of each picture; `files` is the path of the route that serves them.
+pub(super) fn html_with_files(json: &RawJson, files: &str) -> String {
+    html_with(json, Some(files.to_owned()))
+}
+
+fn html_with(json: &RawJson, files: Option<String>) -> String {
+    let mut view = View {
+        out: String::new(),
+        left: VALUES_MAX,
+        is_cut: false,
+        is_file_left_out: false,
+        place: String::new(),
+        files,
+    };
     view.value(json.text(), 0);
     if view.is_cut {
         view.out.push_str("<p class=\"cut\">Not everything is shown here: the value is too long. The raw arguments have all of it.</p>");
@@ -61,6 +77,10 @@ struct View {
     is_cut: bool,
     /// The contents of a file stand somewhere else.
     is_file_left_out: bool,
+    /// Where in the value it is, as a JSON pointer.
+    place: String,
+    /// Where its files are served.
+    files: Option<String>,
 }
 
 impl View {
@@ -99,10 +119,7 @@ impl View {
                 break;
             }
             let _ = write!(self.out, "<dt>{}</dt><dd>", marked(name));
-            match base64_of(value.text()).filter(|_| media::file_member(text) == Some(name.as_str())) {
-                Some(base64) => self.file(&base64[..FILE_HEAD], base64.len()),
-                None => self.value(value.text(), depth + 1),
-            }
+            self.member(text, (name, value), depth);
             self.out.push_str("</dd>");
         }
         self.out.push_str("</dl>");
@@ -115,7 +132,7 @@ impl View {
             return;
         }
         if let Some(table) = Table::read(&items) {
-            return self.table(&table, depth);
+            return self.table(&table, &items, depth);
         }
         self.out.push_str("<ol class=\"tree\" start=\"0\">");
         for (at, item) in items.iter().enumerate() {
@@ -126,13 +143,34 @@ impl View {
                 break;
             }
             self.out.push_str("<li>");
-            self.value(item.text(), depth + 1);
+            self.at(&at.to_string(), |view| view.value(item.text(), depth + 1));
             self.out.push_str("</li>");
         }
         self.out.push_str("</ol>");
     }
 
-    fn table(&mut self, table: &Table, depth: usize) {
+    /// A member of an object. The contents of a file are left out where the other members say that it is one.
+    fn member(&mut self, object: &str, (name, value): (&str, &RawJson), depth: usize) {
+        let text = value.text();
+        let is_candidate = media::CONTENTS.contains(&name) && text.starts_with('"') && text.len() > FILE_MIN;
+        let file = is_candidate.then(|| FileFacts::of_object(object)).flatten();
+        match file.filter(|(member, _)| *member == name) {
+            // Its place is that of the object.
+            Some((_, facts)) => self.file(&facts),
+            None => self.at(&media::escaped(name), |view| view.value(text, depth + 1)),
+        }
+    }
+
+    /// Shows what stands one step further in.
+    fn at(&mut self, step: &str, show: impl FnOnce(&mut View)) {
+        let length = self.place.len();
+        self.place.push('/');
+        self.place.push_str(step);
+        show(self);
+        self.place.truncate(length);
+    }
+
+    fn table(&mut self, table: &Table, items: &[RawJson], depth: usize) {
         self.out.push_str(
             "<div class=\"wide-table\" role=\"region\" aria-label=\"Table\" tabindex=\"0\"><table><thead><tr>",
         );
@@ -140,7 +178,7 @@ impl View {
             let _ = write!(self.out, "<th scope=\"col\">{}</th>", marked(name));
         }
         self.out.push_str("</tr></thead><tbody>");
-        for (at, row) in table.rows.iter().enumerate() {
+        for (at, (row, item)) in table.rows.iter().zip(items).enumerate() {
             if self.left == 0 {
                 self.is_cut = true;
                 let (rest, columns) = (table.rows.len() - at, table.columns.len());
@@ -154,7 +192,7 @@ impl View {
             for name in &table.columns {
                 self.out.push_str("<td>");
                 if let Some((_, value)) = row.iter().find(|(known, _)| known == name) {
-                    self.value(value.text(), depth + 1);
+                    self.at(&at.to_string(), |view| view.member(item.text(), (name, value), depth));
                 }
                 self.out.push_str("</td>");
             }
@@ -163,23 +201,29 @@ impl View {
         self.out.push_str("</tbody></table></div>");
     }
 
-    /// What a file begins with: all of it is shown by itself.
-    fn file(&mut self, head: &str, length: usize) {
+    /// A file by its type and size, with the way to it where there is one. Its name is a member beside it.
+    fn file(&mut self, facts: &FileFacts) {
         self.is_file_left_out = true;
-        let more = length - head.chars().count();
-        let _ = write!(
-            self.out,
-            "<span class=\"string\">{}</span><span class=\"cut\">… and {more} more characters of a file</span>",
-            marked(head)
-        );
+        let told = format!("{}, {} bytes", marked(&facts.media_type), facts.bytes);
+        let Some(files) = &self.files else {
+            let _ = write!(self.out, "<span class=\"file\">{told}</span>");
+            return;
+        };
+        let address = marked(&media::address(files, &self.place));
+        let picture = if facts.is_picture() {
+            format!("<img src=\"{address}\" alt=\"\" loading=\"lazy\">")
+        } else {
+            String::new()
+        };
+        let _ = write!(self.out, "<a class=\"file\" href=\"{address}\">{picture}{told}</a>");
     }
 
     /// With the characters that its escapes stand for.
     fn string(&mut self, text: &str) {
         let Ok(string) = serde_json::from_str::<String>(text) else { return self.as_written(text) };
         let length = string.chars().count();
-        if let Some(head) = file_head(&string) {
-            return self.file(head, length);
+        if let Some(facts) = FileFacts::of_text(&string).filter(|_| length > FILE_MIN) {
+            return self.file(&facts);
         }
         // A block may scroll, which must also be possible without a mouse.
         let is_block = string.contains('\n') || length > 120;
@@ -205,20 +249,6 @@ impl View {
         self.is_cut |= shown.len() < text.len();
         let _ = write!(self.out, "<code>{}</code>", marked(&shown));
     }
-}
-
-/// What stands before the contents of a file that is written into a text; none where there are few of them.
-fn file_head(text: &str) -> Option<&str> {
-    let end = text.find(";base64,")? + ";base64,".len();
-    let is_file = text.starts_with("data:") && end < 100 && text.len() > end + 120;
-    is_file.then(|| &text[..end])
-}
-
-/// A long text of nothing but base64; its object says by its media type that it is a file.
-fn base64_of(json: &str) -> Option<&str> {
-    let text = json.trim().strip_prefix('"')?.strip_suffix('"')?;
-    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
-    (text.len() > FILE_HEAD + 120 && text.bytes().all(is_base64)).then_some(text)
 }
 
 /// A list of objects that have few different members.
@@ -331,11 +361,43 @@ mod tests {
             format!("{{\"mimeType\": \"image/png\", \"data\": \"{base64}\"}}"),
         ] {
             let told = shown(&json);
-            assert!(told.contains("more characters of a file") && !told.contains(&base64), "{told}");
+            assert!(told.contains("image&#x2f;png, 300 bytes") && !told.contains(&base64), "{told}");
             assert!(told.contains("contents of files are left out") && !told.contains("too long"), "{told}");
+            assert!(!told.contains("<a ") && !told.contains("<img"), "{told}");
         }
         let plain = shown(&format!("{{\"data\": \"{base64}\"}}"));
         assert!(plain.contains(&base64) && !plain.contains("left out here"), "{plain}");
+        // What only looks like one is a text like any other.
+        let looks = shown(&format!("{{\"a\": \"data:image/png;base64,{base64}?\"}}"));
+        assert!(looks.contains(&base64) && !looks.contains("left out here"), "{looks}");
+    }
+
+    /// In a row of a table a file is its name, its type, its size and the way to it; a picture is seen.
+    #[test]
+    fn files_in_tables_are_linked() {
+        let base64 = "A".repeat(400);
+        let file = |name: &str, kind: &str| {
+            format!("{{\"name\": \"{name}\", \"mimeType\": \"{kind}\", \"data\": \"{base64}\"}}")
+        };
+        let rows = format!(
+            "{{\"a/b\": [{}, {}, {{\"name\": \"data:text/csv;base64,{base64}\"}}]}}",
+            file("one.png", "image/png"),
+            file("two.pdf", "application/pdf")
+        );
+        let told = html_with_files(&RawJson::parse(&rows).unwrap(), "/x");
+        assert!(!told.contains(&base64), "{told}");
+        for piece in [
+            "<td><span class=\"string\">one.png</span></td>",
+            "<a class=\"file\" href=\"&#x2f;x?at=%2Fa~1b%2F0\"><img src=\"&#x2f;x?at=%2Fa~1b%2F0\" alt=\"\" loading=\"lazy\">image&#x2f;png, 300 bytes</a>",
+            "<a class=\"file\" href=\"&#x2f;x?at=%2Fa~1b%2F1\">application&#x2f;pdf, 300 bytes</a>",
+            "<a class=\"file\" href=\"&#x2f;x?at=%2Fa~1b%2F2%2Fname\">text&#x2f;csv, 300 bytes</a>",
+        ] {
+            assert!(told.contains(piece), "{piece}: {told}");
+        }
+        // What the links say is found there.
+        let found = media::find(&rows, "/x").files;
+        let places: Vec<&str> = found.iter().map(|file| file.place.as_str()).collect();
+        assert_eq!(places, ["/a~1b/0", "/a~1b/1", "/a~1b/2/name"]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Pictures and files inside of arguments: found, and served by themselves from a route on which nothing can run.
 //!
 //! Two forms are known: a `data:` address, and an object that has its type beside its base64 (as MCP writes it). Anything
-//! else stays text. What a browser shows is a picture in an `img`; everything is a download when it is opened by itself.
+//! else stays text. What a browser shows is a picture in an `img`, and how a text begins; everything is a download when it is
+//! opened by itself. A PDF is only that: Chromium shows none in a frame with `sandbox`, and in one without it runs what the PDF
+//! has for scripts, whatever the headers of the file say.
 
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -12,16 +14,66 @@ use serde_json::Value;
 
 use crate::html::Failure;
 use crate::http::filters::encoded;
+use crate::labels::hidden_characters::count_hidden;
 
 /// Files that a page lists.
 const FOUND_MAX: usize = 20;
 /// Characters of a text file that stand on the page.
 const PREVIEW_MAX: usize = 4_000;
+/// Types that are text beside `text/*`, JSON and XML.
+const TEXTS: [&str; 7] = [
+    "application/csv",
+    "application/x-ndjson",
+    "application/jsonl",
+    "application/yaml",
+    "application/x-yaml",
+    "application/toml",
+    "application/sql",
+];
 /// Members of an object that have the contents of a file.
-const CONTENTS: [&str; 3] = ["data", "blob", "bytes"];
+pub(super) const CONTENTS: [&str; 3] = ["data", "blob", "bytes"];
 /// Types that a browser shows as a picture. Scripts of an SVG do not run in an `img`.
 const PICTURES: [&str; 6] =
     ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/svg+xml"];
+
+/// Whether whoever looks can open what the route of files serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileAccess {
+    /// They are signed in.
+    Open,
+    /// Only after they sign in: whoever follows a link is known for one decision.
+    AfterSignIn,
+}
+
+/// What is said of a file where its contents are left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FileFacts {
+    pub(super) media_type: String,
+    pub(super) bytes: usize,
+}
+
+impl FileFacts {
+    fn of((media_type, bytes): (String, Vec<u8>)) -> FileFacts {
+        FileFacts { media_type, bytes: bytes.len() }
+    }
+
+    /// A `data:` address.
+    pub(super) fn of_text(text: &str) -> Option<FileFacts> {
+        decoded_text(text).map(FileFacts::of)
+    }
+
+    /// An object that says its type, with the member that has the contents.
+    pub(super) fn of_object(object: &str) -> Option<(&'static str, FileFacts)> {
+        let value: Value = serde_json::from_str(object).ok()?;
+        let facts = decoded(&value).map(FileFacts::of)?;
+        let member = CONTENTS.into_iter().find(|name| value.get(name).is_some())?;
+        Some((member, facts))
+    }
+
+    pub(super) fn is_picture(&self) -> bool {
+        PICTURES.contains(&self.media_type.as_str())
+    }
+}
 
 /// A file as a page lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,6 +86,8 @@ pub(super) struct Media {
     pub(super) href: String,
     /// How a text begins.
     pub(super) text: Option<TextPreview>,
+    /// Why a file that a browser could show is not shown.
+    pub(super) why_not_shown: Option<&'static str>,
 }
 
 /// The beginning of a text file.
@@ -50,6 +104,14 @@ pub(super) struct FilesFound {
     pub(super) files: Vec<Media>,
     /// How many there are beside those.
     pub(super) more: usize,
+}
+
+impl FilesFound {
+    /// How many hidden characters the texts have that are shown of them.
+    pub(super) fn hidden(&self) -> usize {
+        let texts = self.files.iter().filter_map(|file| file.text.as_ref());
+        texts.map(|text| count_hidden(&text.begins)).sum()
+    }
 }
 
 /// The files of a JSON text; `base` is the path of the route that serves them.
@@ -69,9 +131,12 @@ fn walk(value: &Value, place: &mut String, base: &str, found: &mut FilesFound) {
         }
         found.files.push(Media {
             text: preview(&media_type, &bytes),
+            why_not_shown: (media_type == "application/pdf").then_some(
+                "No preview: a browser shows a PDF only where the PDF's own scripts can run. Check it in a program that you trust.",
+            ),
             place: place.clone(),
             is_picture: PICTURES.contains(&media_type.as_str()),
-            href: format!("{base}?at={}", encoded(place)),
+            href: address(base, place),
             bytes: bytes.len(),
             media_type,
         });
@@ -93,25 +158,30 @@ fn walk(value: &Value, place: &mut String, base: &str, found: &mut FilesFound) {
 
 /// How a file begins that is text by its type and by its bytes.
 fn preview(media_type: &str, bytes: &[u8]) -> Option<TextPreview> {
-    let is_text =
-        media_type.starts_with("text/") || media_type == "application/json" || media_type.ends_with("+json");
+    let (kind, form) = media_type.split_once('/').unwrap_or_default();
+    let is_text = kind == "text"
+        || TEXTS.contains(&media_type)
+        || (kind != "image"
+            && ["json", "xml"].iter().any(|one| form == *one || form.ends_with(&format!("+{one}"))));
     let text = std::str::from_utf8(bytes).ok().filter(|_| is_text)?;
     let left_out = text.chars().count().saturating_sub(PREVIEW_MAX);
     Some(TextPreview { begins: text.chars().take(PREVIEW_MAX).collect(), left_out })
 }
 
-fn escaped(name: &str) -> String {
+/// Where a file is served; `base` is the path of the route.
+pub(super) fn address(base: &str, place: &str) -> String {
+    format!("{base}?at={}", encoded(place))
+}
+
+/// A name as a part of a place.
+pub(super) fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
 /// What a value is as a file.
 fn decoded(value: &Value) -> Option<(String, Vec<u8>)> {
     match value {
-        Value::String(text) => {
-            let (head, data) = text.strip_prefix("data:")?.split_once(',')?;
-            let media_type = head.strip_suffix(";base64")?;
-            file(media_type, data)
-        }
+        Value::String(text) => decoded_text(text),
         Value::Object(members) => {
             let names = ["mimeType", "mime_type", "media_type", "mediaType"];
             let media_type = names.iter().find_map(|name| members.get(*name)).and_then(Value::as_str)?;
@@ -122,11 +192,10 @@ fn decoded(value: &Value) -> Option<(String, Vec<u8>)> {
     }
 }
 
-/// The member of an object that has the contents of a file, where its others say that it is one.
-pub(super) fn file_member(object: &str) -> Option<&'static str> {
-    let value: Value = serde_json::from_str(object).ok()?;
-    decoded(&value)?;
-    CONTENTS.into_iter().find(|name| value.get(name).is_some())
+fn decoded_text(text: &str) -> Option<(String, Vec<u8>)> {
+    let (head, data) = text.strip_prefix("data:")?.split_once(',')?;
+    let media_type = head.strip_suffix(";base64")?;
+    file(media_type, data)
 }
 
 fn file(media_type: &str, data: &str) -> Option<(String, Vec<u8>)> {
@@ -186,13 +255,24 @@ mod tests {
             "b": {"mimeType": "application/json", "data": short},
             "c": format!("data:text/plain;base64,{bytes}"),
             "d": "data:application/pdf;base64,aGk=",
+            "e": {"mimeType": "application/yaml", "data": STANDARD.encode("a: \u{202e}b")},
+            "f": {"mimeType": "application/atom+xml", "data": STANDARD.encode("<a/>")},
+            "g": {"mimeType": "image/svg+xml", "data": STANDARD.encode("<svg/>")},
         });
+        assert_eq!(find(&json.to_string(), "/x").hidden(), 1);
         let found = find(&json.to_string(), "/x").files;
         let begins: Vec<_> = found
             .iter()
             .map(|file| file.text.as_ref().map(|text| (text.begins.chars().count(), text.left_out)))
             .collect();
-        assert_eq!(begins, [Some((PREVIEW_MAX, 7)), Some((8, 0)), None, None]);
+        let (yaml, xml) = (Some((5, 0)), Some((4, 0)));
+        assert_eq!(begins, [Some((PREVIEW_MAX, 7)), Some((8, 0)), None, None, yaml, xml, None]);
+        let unshown: Vec<&str> = found
+            .iter()
+            .filter(|file| file.why_not_shown.is_some())
+            .map(|file| file.place.as_str())
+            .collect();
+        assert_eq!(unshown, ["/d"], "only of a PDF it is said why it is not shown");
         let many = vec!["data:text/plain;base64,aGk="; FOUND_MAX + 3];
         let FilesFound { files, more } = find(&serde_json::json!(many).to_string(), "/x");
         assert_eq!((files.len(), more), (FOUND_MAX, 3));

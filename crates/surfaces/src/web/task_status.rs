@@ -106,6 +106,15 @@ impl TaskStatus {
 mod tests {
     use super::*;
 
+    /// S4-2, S4-17: people read the words of the API, with its spelling; one of them is given letter by letter.
+    #[test]
+    fn people_read_the_words_of_the_api() {
+        for status in TaskStatus::ALL {
+            assert_eq!(status.label().to_lowercase().replace(' ', "_"), status.word());
+        }
+        assert_eq!(TaskStatus::WaitingForInput.label(), "Waiting for Input");
+    }
+
     /// Every run is counted once, whatever its phase.
     #[test]
     fn counts_add_up() {

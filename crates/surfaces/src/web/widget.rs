@@ -18,6 +18,7 @@ use super::deciding::{self, Objection};
 use super::fields::{AnswerForm, Field};
 use super::forms;
 use super::json_view::DataShown;
+use super::media::FileAccess;
 use super::pages::ShownInstant;
 use super::pages::call::{self, CallShown, EDIT_MAX};
 use super::pages::hold::readable;
@@ -138,6 +139,10 @@ pub(super) struct WidgetParts<'a> {
     pub(super) tried: Option<&'a WidgetFailure>,
     /// Who looks, and decides.
     pub(super) who: &'a UserId,
+    /// Whether they can open the files of the call.
+    pub(super) files: FileAccess,
+    /// Hidden characters of what was said before, where that is shown with the widget.
+    pub(super) said_before: usize,
 }
 
 /// The widget of a hold, with what its tool says that the call would do.
@@ -148,7 +153,7 @@ pub(super) async fn previewed(app: &App, parts: WidgetParts<'_>) -> Widget {
 
 /// The widget of a hold.
 pub(super) fn widget(parts: WidgetParts<'_>, preview: Option<CallPreview>) -> Widget {
-    let WidgetParts { view, action, now, tried, who } = parts;
+    let WidgetParts { view, action, now, tried, who, files, said_before } = parts;
     let (row, ask) = (&view.row, &view.ask);
     let inline = |body: &Option<Body>| body.as_ref().and_then(Body::inline).map(str::to_owned);
     let tried = tried.filter(|tried| tried.hold == row.id);
@@ -158,7 +163,10 @@ pub(super) fn widget(parts: WidgetParts<'_>, preview: Option<CallPreview>) -> Wi
     let (title, stakes) = (stakes::title(view), Stakes::of(view, who, now));
     let read = data.as_deref().map(readable);
     let texts = [&question, &read, &arguments].into_iter().flatten().chain(&ask.options);
-    let hidden = texts.map(|text| count_hidden(text)).sum::<usize>() + stakes.hidden();
+    let shown = call::shown(view, preview, files, now).filter(|_| !is_asked);
+    let in_files = shown.as_ref().map_or(0, |shown| shown.hidden_in_files);
+    let hidden =
+        texts.map(|text| count_hidden(text)).sum::<usize>() + stakes.hidden() + said_before + in_files;
     let tool = row.tool.as_ref().map(ToString::to_string);
     Widget {
         id: row.id.to_string(),
@@ -168,7 +176,7 @@ pub(super) fn widget(parts: WidgetParts<'_>, preview: Option<CallPreview>) -> Wi
         agent: row.agent.to_string(),
         stakes,
         data: ask.data.as_ref().and_then(DataShown::of),
-        shown: call::shown(view, preview, now).filter(|_| !is_asked),
+        shown,
         tool: tool.filter(|_| !is_asked),
         hidden,
         is_final: view.risk == Some(Risk::Destructive) && row.kind == HoldKind::Approval,

@@ -15,7 +15,7 @@ use super::ShownInstant;
 use crate::labels;
 use crate::web::diff::{self, Diff};
 use crate::web::json_view;
-use crate::web::media::{self, FilesFound};
+use crate::web::media::{self, FileAccess, FilesFound};
 
 /// Bytes of arguments from which on a summary comes first.
 const BIG: usize = 4_000;
@@ -47,6 +47,8 @@ pub(in crate::web) struct CallShown {
     label: &'static str,
     raw_label: &'static str,
     media: FilesFound,
+    /// How many hidden characters it shows of files: those of the arguments are others, where files are base64.
+    pub(in crate::web) hidden_in_files: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -144,12 +146,15 @@ fn labels_of(view: &HoldView) -> (&'static str, &'static str) {
 pub(in crate::web) fn shown(
     view: &HoldView,
     preview: Option<CallPreview>,
+    access: FileAccess,
     now: Timestamp,
 ) -> Option<CallShown> {
     let arguments = view.arguments.as_ref()?;
     let text = arguments.text();
     let is_big = text.len() > BIG;
     let (label, raw_label) = labels_of(view);
+    let files = format!("/approve/{}/media", view.row.id);
+    let media = media::find(text, &files);
     let mut call = CallShown {
         kind: "tree",
         diff: None,
@@ -162,7 +167,11 @@ pub(in crate::web) fn shown(
         raw: (text.len() <= RAW_MAX).then(|| text.to_owned()),
         label,
         raw_label,
-        media: media::find(text, &format!("/approve/{}/media", view.row.id)),
+        hidden_in_files: match access {
+            FileAccess::Open => media.hidden(),
+            FileAccess::AfterSignIn => 0,
+        },
+        media,
     };
     match preview {
         Some(CallPreview::FileChange(change)) => {
@@ -193,7 +202,12 @@ pub(in crate::web) fn shown(
                 left_out: length.saturating_sub(BODY_MAX),
             });
         }
-        None => call.tree = Some(json_view::html(arguments)),
+        None => {
+            call.tree = Some(match access {
+                FileAccess::Open => json_view::html_with_files(arguments, &files),
+                FileAccess::AfterSignIn => json_view::html(arguments),
+            });
+        }
     }
     Some(call)
 }

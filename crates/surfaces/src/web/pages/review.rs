@@ -19,6 +19,7 @@ use super::hold::readable;
 use super::stakes::{self, Stakes};
 use crate::labels;
 use crate::labels::hidden_characters::count_hidden;
+use crate::web::media::FileAccess;
 use crate::web::widget::{self, Widget, WidgetFailure, WidgetParts};
 
 /// The page.
@@ -110,18 +111,23 @@ pub(in crate::web) fn item(
         (false, true) if is_approval || is_question => None,
         (false, true) => Some("It needs a page of its own.".to_owned()),
     };
+    let conversation = context::conversation(run, view, log, root);
     let may_answer = view.may_decide && view.needs_sign_in.is_none();
     let widget = (is_question && row.closed.is_none() && may_answer).then(|| {
         let action = format!("/review/{}?{}", row.id, review.query);
-        widget::widget(WidgetParts { view, action, now, tried: review.tried, who: review.who }, None)
+        let (files, said_before) = (FileAccess::Open, conversation.hidden());
+        let parts =
+            WidgetParts { view, action, now, tried: review.tried, who: review.who, files, said_before };
+        widget::widget(parts, None)
     });
     let decided = row.closed.as_ref().map(|closed| {
         format!("{} by {}", labels::decision(Some(row.kind), closed.how), labels::actor(&closed.by))
     });
-    let (stakes, conversation) =
-        (Stakes::of(view, review.who, now), context::conversation(run, view, log, root));
+    let stakes = Stakes::of(view, review.who, now);
     let arguments = view.arguments.as_ref().map_or(0, |json| count_hidden(&readable(json.text())));
-    let hidden = arguments + stakes.hidden() + conversation.hidden();
+    let shown = call::shown(view, preview, FileAccess::Open, now);
+    let in_files = shown.as_ref().map_or(0, |shown| shown.hidden_in_files);
+    let hidden = arguments + in_files + stakes.hidden() + conversation.hidden();
     ReviewItem {
         id: row.id.to_string(),
         kind: call::kind(view),
@@ -135,7 +141,7 @@ pub(in crate::web) fn item(
         stakes,
         risk: call::risk(view.risk),
         needs_care: call::care(view.risk, hidden),
-        shown: call::shown(view, preview, now),
+        shown,
         digest: row.digest.map(|digest| digest.to_string()).unwrap_or_default(),
         revision: row.revision,
         is_open: row.closed.is_none() && is_approval && view.may_decide && view.needs_sign_in.is_none(),
