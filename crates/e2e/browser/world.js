@@ -7,6 +7,17 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Server } from './server.js';
 
+/** A form with a field of each kind. */
+const FORM = {
+  type: 'object', required: ['name'], properties: {
+    name: { type: 'string', title: 'Name' }, many: { type: 'integer', title: 'Many' }, sure: { type: 'boolean', title: 'Sure' },
+    day: { type: 'string', format: 'date', title: 'Day' }, at: { type: 'string', format: 'date-time', title: 'At' },
+    room: { enum: ['a', 'b'], title: 'Room' }, lines: { type: 'array', items: { type: 'string' }, minItems: 1, title: 'Lines' },
+    who: { type: 'object', properties: { first: { type: 'string', title: 'First' } }, title: 'Who' },
+    either: { oneOf: [{ const: 'x', title: 'X' }, { const: 'y' }], title: 'Either' }, any: { title: 'Any' },
+  },
+};
+
 /** Starts it. `text` stands wherever a person, a model or a tool says something. */
 export async function world(text = 'Refund for Ann') {
   const folder = mkdtempSync(join(tmpdir(), 'standfast-world-'));
@@ -27,12 +38,15 @@ export async function world(text = 'Refund for Ann') {
   script('writer', [call('write_file', { path: text === 'Refund for Ann' ? 'a.txt' : `${text.replaceAll('/', '').slice(0, 120)}.txt`, content: text }), says]);
   script('builder', [call('deploy', { branch: text }), says]);
   script('talker', [says, says, says, says]);
+  script('asker', [call('suspend', { reason: text, question: text }), says]);
+  script('former', [call('suspend', { reason: text, resumeSchema: FORM }), says]);
   writeFileSync(join(folder, 'standfast.yaml'), `
 llms:
-${['clerk', 'writer', 'builder', 'talker'].map((name) => `  ${name}: {type: scripted, script: ${name}.yaml}`).join('\n')}
+${['clerk', 'writer', 'builder', 'talker', 'asker', 'former'].map((name) => `  ${name}: {type: scripted, script: ${name}.yaml}`).join('\n')}
 session_stores: {main: {backend: sql, sql: {driver: sqlite, database: ./sessions.db}}}
 tools:
   write_file: {type: write_file, requires_approval: true}
+  suspend: {type: suspend-for-input}
   deploy:
     type: external
     description: Deploys a branch.
@@ -45,6 +59,8 @@ agents:
   writer: {llm: writer, session_store: main, tools: [write_file], task: {}}
   builder: {llm: builder, session_store: main, tools: [deploy], task: {}}
   talker: {llm: talker, session_store: main, task: {}}
+  asker: {llm: asker, session_store: main, tools: [suspend], task: {}}
+  former: {llm: former, session_store: main, tools: [suspend], task: {}}
 policy: {grants: {max_uses: 20}}
 `);
   const server = await new Server('--config', join(folder, 'standfast.yaml')).start();
