@@ -10,8 +10,8 @@
 
 mod channel_posts;
 mod channels;
+mod delivery_slots;
 mod digests;
-mod places;
 mod remote_cancel;
 mod retries;
 mod rounds;
@@ -38,7 +38,7 @@ use super::wakes::Wakes;
 use crate::auth::{Principal, Scope};
 use crate::settings::Channel;
 
-use places::Hosts;
+use delivery_slots::Hosts;
 use rounds::{DeliveryOutcome, old_secret_until};
 
 use crate::secrets::SigningSecret;

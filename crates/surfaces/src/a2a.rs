@@ -5,6 +5,7 @@
 //! apart and put answers together, so that another binding is one more file like them. Older versions of the protocol
 //! are `v03/`: translated at the edge onto the same operations.
 
+mod answer_slip;
 mod card;
 mod decisions;
 mod error;
@@ -22,7 +23,6 @@ mod push;
 mod rest;
 mod routes;
 mod send;
-mod shows;
 mod signature;
 #[cfg(test)]
 mod strangers;

@@ -167,7 +167,7 @@ pub fn exposed(workspace: &Path, protected: &[PathBuf]) -> Option<PathBuf> {
 #[must_use]
 pub fn leave(writable: &[PathBuf]) -> Spaces {
     #[cfg(target_os = "linux")]
-    return linux::spaces::leave(writable);
+    return linux::namespaces::leave(writable);
     #[cfg(not(target_os = "linux"))]
     Spaces::default()
 }
@@ -195,14 +195,14 @@ pub fn hold_namespace() -> std::io::Result<()> {
 /// Bounds what temporary files take where they are in memory; called with mounts of its own only.
 pub fn bound_scratch(scratch: &Path, bytes: u64) {
     #[cfg(target_os = "linux")]
-    linux::spaces::bound_scratch(scratch, bytes);
+    linux::namespaces::bound_scratch(scratch, bytes);
 }
 
 /// Mounts a `/proc` of the processes in sight; called by the first process of a tree of its own.
 #[must_use]
 pub fn own_proc() -> bool {
     #[cfg(target_os = "linux")]
-    return linux::spaces::own_proc();
+    return linux::namespaces::own_proc();
     #[cfg(not(target_os = "linux"))]
     false
 }

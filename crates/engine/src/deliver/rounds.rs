@@ -4,12 +4,12 @@
 //! One notice stands for one subscription and one run, so whoever holds it sends in order. What is delivered is settled after
 //! it was told: a crash in between tells it again, with the same id. A receiver that fails, hangs or answers slowly has
 //! few places, and its notices are left out while those are taken; so do all receivers of one owner together, and all at
-//! one host (`places.rs`): the others do not wait for them. Whoever loses a shard stops telling what belongs to it, so
+//! one host (`delivery_slots.rs`): the others do not wait for them. Whoever loses a shard stops telling what belongs to it, so
 //! that one node tells at a time. What the owner of a subscription may see is worked out again for each delivery.
 
 use std::sync::{Arc, Weak};
 
-use super::places::{OF_OWNER, UnderWay};
+use super::delivery_slots::{OF_OWNER, UnderWay};
 use super::spans::{end_delivery_span, run_of};
 use super::{Deliveries, Delivery, DeliveryPayload, DeliveryRequest, Frame, FrameSource, ReceiverKind};
 use crate::EngineError;
@@ -373,11 +373,16 @@ impl Deliveries {
             return Ok(Ok(who));
         }
         let still_hears = match &found.scope {
-            Scope::Tenant if !who.is_admin() => Err(format!("{} is no longer an administrator", who.user)),
+            Scope::Tenant if !who.operates() || !who.sees_all() => {
+                Err(format!("{} is no longer an administrator", who.user))
+            }
             Scope::Tenant => Ok(()),
             Scope::Agent(name) => {
                 let agent = self.host.agent(name).ok();
-                if who.is_admin() || agent.is_none_or(|agent| agent.approvers.include(&who)) {
+                let is_theirs = who.operates() || agent.is_none_or(|agent| agent.approvers.include(&who));
+                if !who.reads(name) {
+                    Err(format!("the credential of {} is not for reading agent {name}", who.user))
+                } else if is_theirs {
                     Ok(())
                 } else {
                     Err(format!("{} is no longer an approver of agent {name}", who.user))

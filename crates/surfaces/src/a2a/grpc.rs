@@ -28,12 +28,12 @@ use proto::a2a_service_server::{A2aService, A2aServiceServer};
 use standfast_core::digest;
 use standfast_engine::auth::Principal;
 
+use super::answer_slip::AnswerSlip;
 use super::error::{A2aError, Kind};
 use super::negotiate::{self, EXTENSIONS_HEADER};
 use super::operations::{Operation, OperationResult, perform};
 use super::rest::{PathTarget, Target};
 use super::routes::{Caller, asked};
-use super::shows::AnswerSlip;
 use super::stream::Frames;
 use super::{intercept, wire};
 use crate::http::{App, body_bytes};

@@ -18,10 +18,10 @@ use standfast_engine::{
     EngineError, HoldView, LookedUpRun, ShownHold, ShownHolds, Snapshot, StoreError, Views,
 };
 
+use super::answer_slip::AnswerSlip;
 use super::error::{A2aError, Kind};
 use super::map::{self, TaskIds};
 use super::modes::AcceptedModes;
-use super::shows::AnswerSlip;
 use super::stream::{Frames, StreamEnd, StreamStart};
 use super::{card, intercept, list, negotiate, push, send, wire};
 use crate::http::{App, Pass};
@@ -222,7 +222,7 @@ impl OperationContext {
         if self.who.has(Scope::RunsRead) {
             Ok(())
         } else {
-            Err(A2aError::of(None, &EngineError::MissingScope(Scope::RunsRead)))
+            Err(A2aError::of(None, &EngineError::MissingScope(Scope::RunsRead.into())))
         }
     }
 
@@ -232,7 +232,7 @@ impl OperationContext {
         if scopes.into_iter().any(|scope| self.who.has(scope)) {
             Ok(())
         } else {
-            Err(A2aError::of(None, &EngineError::MissingScope(Scope::RunsWrite)))
+            Err(A2aError::of(None, &EngineError::MissingScope(Scope::RunsWrite.into())))
         }
     }
 

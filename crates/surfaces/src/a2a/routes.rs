@@ -15,12 +15,12 @@ use standfast_core::time::Millis;
 use standfast_engine::auth::Principal;
 use standfast_engine::settings::{CardReaders, Settings};
 
+use super::answer_slip::AnswerSlip;
 use super::error::{A2aError, Kind};
 use super::modes::AcceptedModes;
 use super::negotiate::{self, EXTENSIONS_HEADER, Version};
 use super::operations::{Operation, OperationContext, QuestionPaging, perform};
 use super::rest::{self, PathTarget, Target};
-use super::shows::AnswerSlip;
 use super::v03::{self, LegacyOutcome};
 use super::{card, grpc, intercept, jsonrpc};
 use crate::http::{

@@ -1,6 +1,6 @@
 //! MCP servers of others under `/mcp/{name}`: everything passes through as it is, except calls of tools, which are judged first.
 //!
-//! A request is read once (`../message.rs`) and then goes one of two ways (`way.rs`): over HTTP to a server at an address, whose
+//! A request is read once (`../message.rs`) and then goes one of two ways (`route.rs`): over HTTP to a server at an address, whose
 //! sessions are the clients' sessions, sealed; or to a program (`program.rs`). Where one of them has no sessions and the other
 //! one does, each hears the words of its own generation (`translate.rs`, `given_sessions.rs`). A call has a task of its own (`call.rs`). The client's
 //! credentials are for this server and never go further.
@@ -13,10 +13,10 @@ mod keeper;
 mod login;
 mod memory;
 mod program;
+mod route;
 mod session;
 mod task;
 mod translate;
-mod way;
 mod witness;
 
 use std::sync::Arc;
@@ -42,9 +42,9 @@ use self::frame::Frame;
 use self::keeper::Keeper;
 use self::memory::{CancelPhase, Memory, request_key};
 use self::program::Program;
+use self::route::{AddressRoute, Frames, Reply, SESSION, UpstreamRoute, WholeReply, is_stream};
 use self::session::SessionToken;
 use self::translate::TranslatedSession;
-use self::way::{AddressWay, Frames, Reply, SESSION, UpstreamRoute, WholeReply, is_stream};
 use self::witness::Witness;
 use super::ladder::OUR_ID;
 use super::message::{ClientMessage, OtherRequest, ServerMessage, Unpassable};
@@ -87,12 +87,13 @@ async fn serve(
     Segment(name): Segment,
     request: Request,
 ) -> Response {
-    if !who.has(Scope::GatesOpen) {
-        return Problem::missing_scope(Scope::GatesOpen).into_response();
+    if let Some(lacked) = who.lacks(Scope::GatesOpen, &name) {
+        return Problem::missing_scope(lacked).into_response();
     }
     let Some(gateway) = app.engine.settings().gateways.get(&name).cloned() else {
         return Problem::not_found().into_response();
     };
+    let who = who.at_gateway();
     let asked = ClientRequest { app, memory, gateway, who, pass, headers: request.headers().clone() };
     let method = request.method().clone();
     match method {
@@ -192,25 +193,27 @@ impl ClientRequest {
         text: &str,
         message: ClientMessage,
     ) -> Response {
-        let way = AddressWay::of(address.clone(), &self.who, &self.headers);
+        let route = AddressRoute::of(address.clone(), &self.who, &self.headers);
         if let ClientMessage::Hello(client) = &message {
-            return self.hello_at_address(&way.in_session(None), text, client).await;
+            return self.hello_at_address(&route.in_session(None), text, client).await;
         }
         let key = self.header(SESSION.as_str()).unwrap_or_default().to_owned();
         let Some(session) = SessionToken::of(self, &key) else { return no_session() };
         if let Some(hello) = session.hello {
-            let way = self.translated(UpstreamRoute::Address(way), hello, key.clone());
-            let session = TranslatedSession { way, client: session.client, key };
+            let route = self.translated(UpstreamRoute::Address(route), hello, key.clone());
+            let session = TranslatedSession { route, client: session.client, key };
             return self.post_translated(session, text, message).await;
         }
-        let way = way.in_session(session.upstream.as_deref());
+        let route = route.in_session(session.upstream.as_deref());
         match message {
             ClientMessage::Call(call) => {
                 let client = call.profile.clone().unwrap_or(session.client);
-                let way = UpstreamRoute::Address(way);
+                let route = UpstreamRoute::Address(route);
                 let (keeper, memory) = (self.keeper(), self.memory.clone());
-                self.answered(CallRun { keeper, memory, call: *call, client, way, session: own(key) }.begin())
-                    .await
+                self.answered(
+                    CallRun { keeper, memory, call: *call, client, route, session: own(key) }.begin(),
+                )
+                .await
             }
             ClientMessage::Cancel(id)
                 if self.memory.cancel(&request_key(&key, &id)) == CancelPhase::Waiting =>
@@ -218,8 +221,8 @@ impl ClientRequest {
                 StatusCode::ACCEPTED.into_response()
             }
             ClientMessage::Request(request) if tasks::is_ours(&request) => {
-                let way = UpstreamRoute::Address(way.for_call(&self.tool_of(&request).await));
-                whole_json(task::answer(&self.keeper(), &self.memory, &request, way).await)
+                let route = UpstreamRoute::Address(route.for_call(&self.tool_of(&request).await));
+                whole_json(task::answer(&self.keeper(), &self.memory, &request, route).await)
             }
             ClientMessage::Request(_)
             | ClientMessage::Cancel(_)
@@ -227,7 +230,7 @@ impl ClientRequest {
             | ClientMessage::Answer(_)
             | ClientMessage::Other => {
                 let profile = session.client;
-                self.passed(&way, Method::POST, text.as_bytes().to_vec(), (key, &profile)).await
+                self.passed(&route, Method::POST, text.as_bytes().to_vec(), (key, &profile)).await
             }
         }
     }
@@ -244,8 +247,8 @@ impl ClientRequest {
     }
 
     /// The beginning of a session at an address.
-    async fn hello_at_address(&self, way: &AddressWay, text: &str, client: &ClientProfile) -> Response {
-        let response = match way.send(Method::POST, text.as_bytes().to_vec()).await {
+    async fn hello_at_address(&self, route: &AddressRoute, text: &str, client: &ClientProfile) -> Response {
+        let response = match route.send(Method::POST, text.as_bytes().to_vec()).await {
             Ok(response) => response,
             Err(error) => return self.not_reached(&error, Some(text), client).await,
         };
@@ -265,12 +268,12 @@ impl ClientRequest {
         if is_stream {
             return with_headers(status, headers, self.streamed(bytes_of(response.body)));
         }
-        match way::whole(response).await {
+        match route::whole(response).await {
             Ok(reply) => {
                 // Whoever has no sessions begins none; then its client is spoken for.
                 if is_refused(status, &reply.text)
                     && let Some(welcome) =
-                        self.welcomed(UpstreamRoute::Address(way.clone()), text, client).await
+                        self.welcomed(UpstreamRoute::Address(route.clone()), text, client).await
                 {
                     return welcome;
                 }
@@ -283,13 +286,13 @@ impl ClientRequest {
     /// Anything that is none of our business: as it is, both ways.
     async fn passed(
         &self,
-        way: &AddressWay,
+        route: &AddressRoute,
         method: Method,
         body: Vec<u8>,
         (session, client): (String, &ClientProfile),
     ) -> Response {
         let asked = String::from_utf8_lossy(&body).into_owned();
-        let response = match way.send(method, body).await {
+        let response = match route.send(method, body).await {
             Ok(response) => response,
             Err(error) => return self.not_reached(&error, Some(&asked), client).await,
         };
@@ -345,13 +348,15 @@ impl ClientRequest {
                 let of_session = || program.client.clone().unwrap_or_default();
                 let client = call.profile.clone().unwrap_or_else(of_session);
                 let (keeper, memory) = (self.keeper(), self.memory.clone());
-                let way = UpstreamRoute::Program(program);
-                self.answered(CallRun { keeper, memory, call: *call, client, way, session: own(key) }.begin())
-                    .await
+                let route = UpstreamRoute::Program(program);
+                self.answered(
+                    CallRun { keeper, memory, call: *call, client, route, session: own(key) }.begin(),
+                )
+                .await
             }
             ClientMessage::Request(request) if tasks::is_ours(&request) => {
-                let way = UpstreamRoute::Program(program);
-                whole_json(task::answer(&self.keeper(), &self.memory, &request, way).await)
+                let route = UpstreamRoute::Program(program);
+                whole_json(task::answer(&self.keeper(), &self.memory, &request, route).await)
             }
             ClientMessage::Request(request) => self.asked_program(&program, text, &request, &key).await,
             ClientMessage::Cancel(id)
@@ -435,8 +440,8 @@ impl ClientRequest {
         request: &OtherRequest,
         session: &str,
     ) -> Response {
-        let way = UpstreamRoute::Program(program.clone());
-        match way.ask(text, &request.id, request.progress.as_deref()).await {
+        let route = UpstreamRoute::Program(program.clone());
+        match route.ask(text, &request.id, request.progress.as_deref()).await {
             Ok(Reply::Frames(frames)) => self.frames(frames, session),
             Ok(Reply::Whole(reply)) => whole(reply),
             Err(error) => unreachable_upstream(&error),
@@ -463,8 +468,8 @@ impl ClientRequest {
         let SessionToken { client, hello, .. } = SessionToken::of(self, key).filter(|_| !key.is_empty())?;
         let hello = hello?;
         let shared = self.memory.programs.shared(&self.gateway.name, &self.who, upstream).ok()?;
-        let way = self.translated(UpstreamRoute::Program(shared), hello, key.to_owned());
-        Some(TranslatedSession { way, client, key: key.to_owned() })
+        let route = self.translated(UpstreamRoute::Program(shared), hello, key.to_owned());
+        Some(TranslatedSession { route, client, key: key.to_owned() })
     }
 
     // --- Listening and leaving ---
@@ -475,13 +480,13 @@ impl ClientRequest {
         match &self.gateway.upstream {
             Upstream::Address(address) => {
                 let Some(session) = SessionToken::of(self, &key) else { return no_session() };
-                let way = AddressWay::of(address.clone(), &self.who, &self.headers);
+                let route = AddressRoute::of(address.clone(), &self.who, &self.headers);
                 if let Some(hello) = session.hello {
-                    let way = self.translated(UpstreamRoute::Address(way), hello, key.clone());
-                    return self.listen_translated(way, &key).await;
+                    let route = self.translated(UpstreamRoute::Address(route), hello, key.clone());
+                    return self.listen_translated(route, &key).await;
                 }
-                let way = way.in_session(session.upstream.as_deref());
-                self.passed(&way, Method::GET, Vec::new(), (key, &session.client)).await
+                let route = route.in_session(session.upstream.as_deref());
+                self.passed(&route, Method::GET, Vec::new(), (key, &session.client)).await
             }
             Upstream::Program(_) if key.is_empty() => StatusCode::METHOD_NOT_ALLOWED.into_response(),
             Upstream::Program(upstream) => {
@@ -494,7 +499,7 @@ impl ClientRequest {
                         self.event_stream(stream.boxed())
                     }
                     None => match self.session_without(&key, upstream.as_ref()) {
-                        Some(session) => self.listen_translated(session.way, &key).await,
+                        Some(session) => self.listen_translated(session.route, &key).await,
                         None => no_session(),
                     },
                 }
@@ -515,9 +520,9 @@ impl ClientRequest {
                 if session.upstream.is_none() {
                     return StatusCode::METHOD_NOT_ALLOWED.into_response();
                 }
-                let way = AddressWay::of(address.clone(), &self.who, &self.headers);
-                let way = way.in_session(session.upstream.as_deref());
-                self.passed(&way, Method::DELETE, Vec::new(), (key, &session.client)).await
+                let route = AddressRoute::of(address.clone(), &self.who, &self.headers);
+                let route = route.in_session(session.upstream.as_deref());
+                self.passed(&route, Method::DELETE, Vec::new(), (key, &session.client)).await
             }
             Upstream::Program(_) => match self.memory.programs.find(&key, &self.gateway.name, &self.who) {
                 Some(_) => {

@@ -1,12 +1,12 @@
 //! The kernel's side of a plan: Landlock rules, filters of system calls, and no capability that a command has no use for.
 //!
 //! All three hold for one thread and what it starts, and none of them can be taken back. Which calls there are is
-//! `linux/calls.rs`, the process tree and the mounts of a command `linux/spaces.rs`,
+//! `linux/calls.rs`, the process tree and the mounts of a command `linux/namespaces.rs`,
 //! its user `linux/own_user.rs`.
 
 mod calls;
+pub(super) mod namespaces;
 pub(super) mod own_user;
-pub(super) mod spaces;
 
 use std::path::{Path, PathBuf};
 

@@ -24,7 +24,7 @@ use super::super::profile::ClientProfile;
 use super::frame::Frame;
 use super::keeper::{Keeper, Permit, StartError, kept, stored_answer};
 use super::memory::{Memory, MovedCall, OpenGuard, request_key};
-use super::way::{BrokenStream, Frames, Reply, UpstreamRoute, WholeReply};
+use super::route::{BrokenStream, Frames, Reply, UpstreamRoute, WholeReply};
 use super::{seal, task, unseal};
 use crate::http::gate_value;
 
@@ -49,7 +49,7 @@ pub(super) struct CallRun {
     pub(super) memory: Arc<Memory>,
     pub(super) call: CallRequest,
     pub(super) client: ClientProfile,
-    pub(super) way: UpstreamRoute,
+    pub(super) route: UpstreamRoute,
     /// The client's session.
     pub(super) session: String,
 }
@@ -123,7 +123,7 @@ impl CallRun {
                 },
                 GateState::Allowed => {
                     let is_edited = view.decision.as_ref().is_some_and(|decision| decision.is_edited);
-                    if is_edited && self.way.has_argument_headers() {
+                    if is_edited && self.route.has_argument_headers() {
                         return self.tell(self.keeper.text(&view), Some(&view), true, out).await;
                     }
                     if out.is_closed() {
@@ -270,15 +270,15 @@ impl CallRun {
         };
         open.runs();
         // Before it is asked: a login may be another one afterwards.
-        let mut secrets = self.way.secrets().await;
-        let mut sent = self.way.ask(&line, &self.call.id, self.call.progress.as_deref()).await;
+        let mut secrets = self.route.secrets().await;
+        let mut sent = self.route.ask(&line, &self.call.id, self.call.progress.as_deref()).await;
         let mut needs_login = None;
         if let Err(UpstreamError::LoginRequired(why)) = &sent {
             let logged_in = self.logs_in(why, open, out).await;
             match logged_in {
                 Ok(()) => {
-                    secrets = self.way.secrets().await;
-                    sent = self.way.ask(&line, &self.call.id, self.call.progress.as_deref()).await;
+                    secrets = self.route.secrets().await;
+                    sent = self.route.ask(&line, &self.call.id, self.call.progress.as_deref()).await;
                 }
                 Err(text) => needs_login = Some(text),
             }
@@ -353,7 +353,7 @@ impl CallRun {
                     return self.keeper.report(permit, GateOutcome::Unknown(why)).await;
                 }
                 () = open.request.cancelled.notified(), if !is_cancelled => {
-                    if matches!(self.way, UpstreamRoute::Translated(_)) {
+                    if matches!(self.route, UpstreamRoute::Translated(_)) {
                         // Such a server hears it when nobody reads its answer any more.
                         let why = "the client took the call back while it ran".to_owned();
                         return self.keeper.report(permit, GateOutcome::Unknown(why)).await;
@@ -395,7 +395,7 @@ impl CallRun {
             }
             return;
         }
-        if has_places && matches!(self.way, UpstreamRoute::Address(_)) {
+        if has_places && matches!(self.route, UpstreamRoute::Address(_)) {
             // The server closed the stream, and the client asks for the rest of it by the place where it was.
             let moved = MovedCall { keeper: self.keeper.clone(), permit, secrets: secrets.clone() };
             return self.memory.moves(open.key(), moved);

@@ -31,7 +31,9 @@ use super::super::profile::ClientProfile;
 use super::call::CallRun;
 use super::frame::Frame;
 use super::memory::Memory;
-use super::way::{AddressWay, BrokenStream, Frames, Reply, SESSION, UpstreamRoute, WholeReply, frames_of};
+use super::route::{
+    AddressRoute, BrokenStream, Frames, Reply, SESSION, UpstreamRoute, WholeReply, frames_of,
+};
 use super::{ClientRequest, HELLO, own, refused, task, tasks, whole_json};
 
 /// Messages on their way to a client, and those that belong to no request.
@@ -58,7 +60,7 @@ type Answers = Sender<Result<Frame, BrokenStream>>;
 
 /// The way to a server with sessions, for clients without.
 #[derive(Clone)]
-pub(super) struct SessionWay {
+pub(super) struct SessionRoute {
     pub(super) gateway: Arc<Gateway>,
     pub(super) who: Principal,
     pub(super) memory: Arc<Memory>,
@@ -76,7 +78,7 @@ pub(super) struct GivenSessions {
 
 /// A session of ours at a server.
 struct GivenSession {
-    way: UpstreamRoute,
+    route: UpstreamRoute,
     /// What the server said at its beginning.
     welcome: Box<RawValue>,
     /// One request at a time where its client may be asked something.
@@ -131,9 +133,9 @@ fn raw(name: &str) -> Result<Box<RawValue>, UpstreamError> {
 impl GivenSession {
     /// Tells the server something that nobody answers.
     async fn tell(&self, line: String) -> Result<(), UpstreamError> {
-        match &self.way {
+        match &self.route {
             UpstreamRoute::Program(program) => program.tell(&line).await,
-            UpstreamRoute::Address(way) => way.send(Method::POST, line.into_bytes()).await.map(drop),
+            UpstreamRoute::Address(route) => route.send(Method::POST, line.into_bytes()).await.map(drop),
             UpstreamRoute::Translated(_) | UpstreamRoute::Given(_) => Ok(()),
         }
     }
@@ -142,7 +144,7 @@ impl GivenSession {
     async fn ask(&self, method: &str, params: &Value) -> Result<(), UpstreamError> {
         let name = new_name();
         let line = json!({"jsonrpc": "2.0", "id": name, "method": method, "params": params}).to_string();
-        let mut reply = self.way.ask(&line, &raw(&name)?, None).await?;
+        let mut reply = self.route.ask(&line, &raw(&name)?, None).await?;
         while let Reply::Frames(frames) = &mut reply
             && let Ok(Some(frame)) = frames.next().await
         {
@@ -195,7 +197,7 @@ impl GivenSession {
     }
 }
 
-impl SessionWay {
+impl SessionRoute {
     /// What its server was given that must not be kept of what it says.
     pub(super) fn secrets(&self) -> BoxFuture<'_, Secrets> {
         Box::pin(async move {
@@ -206,8 +208,8 @@ impl SessionWay {
         })
     }
 
-    fn address(&self, address: &Arc<dyn standfast_engine::upstream::UpstreamAddress>) -> AddressWay {
-        AddressWay::of(address.clone(), &self.who, &HeaderMap::new()).for_session(None)
+    fn address(&self, address: &Arc<dyn standfast_engine::upstream::UpstreamAddress>) -> AddressRoute {
+        AddressRoute::of(address.clone(), &self.who, &HeaderMap::new()).for_session(None)
     }
 
     fn whose(&self, request: &SpokenRequest) -> SessionOwner {
@@ -273,12 +275,12 @@ impl SessionWay {
     ) -> Result<(Reply, Arc<GivenSession>, Option<OwnedSemaphorePermit>), UpstreamError> {
         let said = name;
         let name = raw(name)?;
-        let first = session.way.ask(&request.line, &name, Some(&name)).await;
+        let first = session.route.ask(&request.line, &name, Some(&name)).await;
         let is_lost = match &first {
             Ok(Reply::Whole(reply)) => reply.status.is_client_error() && !is_answer(&reply.text, said),
             Ok(Reply::Frames(_)) => false,
             Err(error) => {
-                matches!((error, &session.way), (UpstreamError::NotSent(_), UpstreamRoute::Program(_)))
+                matches!((error, &session.route), (UpstreamError::NotSent(_), UpstreamRoute::Program(_)))
             }
         };
         if !is_lost {
@@ -289,7 +291,7 @@ impl SessionWay {
         drop(turn);
         let (session, turn) = self.session(request).await?;
         *locked(&session.current) = current;
-        let again = session.way.ask(&request.line, &name, Some(&name)).await?;
+        let again = session.route.ask(&request.line, &name, Some(&name)).await?;
         Ok((again, session, turn))
     }
 
@@ -341,16 +343,16 @@ impl SessionWay {
     async fn opened(&self, request: &SpokenRequest) -> Result<Arc<GivenSession>, UpstreamError> {
         let name = new_name();
         let hello = request.hello(&name);
-        let (way, welcome) = match &self.gateway.upstream {
+        let (route, welcome) = match &self.gateway.upstream {
             Upstream::Address(address) => {
-                let way = self.address(address);
-                let begun = tokio::time::timeout(HELLO, begins(&way, &hello));
+                let route = self.address(address);
+                let begun = tokio::time::timeout(HELLO, begins(&route, &hello));
                 let (text, session) = begun.await.map_err(|_| too_late())??;
                 let welcome = welcome(&text)?;
                 let version = version(&welcome);
                 (
                     UpstreamRoute::Address(
-                        way.in_session(session.as_deref()).for_session(version.as_deref()),
+                        route.in_session(session.as_deref()).for_session(version.as_deref()),
                     ),
                     welcome,
                 )
@@ -368,7 +370,7 @@ impl SessionWay {
             }
         };
         let session = Arc::new(GivenSession {
-            way,
+            route,
             welcome,
             turn: Arc::new(Semaphore::new(1)),
             current: Mutex::default(),
@@ -377,16 +379,16 @@ impl SessionWay {
             used_at: Mutex::new(Instant::now()),
         });
         session.tell(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string()).await?;
-        match session.way.clone() {
+        match session.route.clone() {
             UpstreamRoute::Program(program) => {
                 let frames = Frames::Replies(program.listener());
                 tokio::spawn(GivenSession::listen(Arc::downgrade(&session), frames));
             }
-            UpstreamRoute::Address(way) => {
+            UpstreamRoute::Address(route) => {
                 let (ready, is_ready) = oneshot::channel();
                 let weak = Arc::downgrade(&session);
                 tokio::spawn(async move {
-                    let response = way.send(Method::GET, Vec::new()).await;
+                    let response = route.send(Method::GET, Vec::new()).await;
                     // Whoever begins the session may not have waited for it.
                     let _ = ready.send(());
                     // Not every server has something to say by itself.
@@ -586,11 +588,11 @@ fn id_of(text: &str) -> Option<Box<RawValue>> {
 }
 
 /// What a server says at the beginning of a session, and what it calls it.
-async fn begins(way: &AddressWay, hello: &str) -> Result<(String, Option<String>), UpstreamError> {
-    let response = way.send(Method::POST, hello.as_bytes().to_vec()).await?;
+async fn begins(route: &AddressRoute, hello: &str) -> Result<(String, Option<String>), UpstreamError> {
+    let response = route.send(Method::POST, hello.as_bytes().to_vec()).await?;
     let session = response.headers.get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
-    if !super::way::is_stream(&response.headers) {
-        return Ok((super::way::whole(response).await?.text, session));
+    if !super::route::is_stream(&response.headers) {
+        return Ok((super::route::whole(response).await?.text, session));
     }
     let mut frames = Frames::Stream(frames_of(response.body));
     while let Ok(Some(frame)) = frames.next().await {
@@ -633,20 +635,23 @@ fn whole(text: String) -> Reply {
 impl ClientRequest {
     /// A message of a client without sessions, whose server needs them.
     pub(super) async fn post_given(&self, text: &str, message: ClientMessage) -> Response {
-        let given =
-            SessionWay { gateway: self.gateway.clone(), who: self.who.clone(), memory: self.memory.clone() };
-        let way = UpstreamRoute::Given(given);
+        let given = SessionRoute {
+            gateway: self.gateway.clone(),
+            who: self.who.clone(),
+            memory: self.memory.clone(),
+        };
+        let route = UpstreamRoute::Given(given);
         match message {
             ClientMessage::Call(call) => {
                 let client = call.profile.clone().unwrap_or_default();
                 let (keeper, memory, session) = (self.keeper(), self.memory.clone(), own(String::new()));
-                self.answered(CallRun { keeper, memory, call: *call, client, way, session }.begin()).await
+                self.answered(CallRun { keeper, memory, call: *call, client, route, session }.begin()).await
             }
             ClientMessage::Request(request) if tasks::is_ours(&request) => {
-                whole_json(task::answer(&self.keeper(), &self.memory, &request, way).await)
+                whole_json(task::answer(&self.keeper(), &self.memory, &request, route).await)
             }
             ClientMessage::Request(request) => {
-                match way.ask(text, &request.id, request.progress.as_deref()).await {
+                match route.ask(text, &request.id, request.progress.as_deref()).await {
                     Ok(Reply::Frames(frames)) => self.frames(frames, ""),
                     Ok(Reply::Whole(reply)) => {
                         self.memory.see(&self.gateway.name, "", &reply.text);

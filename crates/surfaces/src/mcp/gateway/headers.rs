@@ -1,7 +1,7 @@
 //! Headers of a request that say what its body says: whoever routes by them must not be told something else than whoever reads the
 //! body.
 //!
-//! Only compares; which of them go on to a server is said in `way.rs`.
+//! Only compares; which of them go on to a server is said in `route.rs`.
 
 use axum::http::HeaderValue;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::super::message::ClientMessage;
 use super::ClientRequest;
-use super::way::PARAM;
+use super::route::PARAM;
 
 impl ClientRequest {
     /// Whoever routes by headers must not be told something else than whoever reads the body.

@@ -13,7 +13,7 @@ use super::super::tasks::{self, TaskFacts, TaskState};
 use super::call::CallRun;
 use super::keeper::{Keeper, Permit, stored};
 use super::memory::Memory;
-use super::way::UpstreamRoute;
+use super::route::UpstreamRoute;
 use crate::http::{gate_value, rfc3339};
 
 /// The answer to a call that waits: a task.
@@ -32,7 +32,7 @@ pub(super) async fn answer(
     keeper: &Keeper,
     memory: &Arc<Memory>,
     request: &OtherRequest,
-    way: UpstreamRoute,
+    route: UpstreamRoute,
 ) -> String {
     let id = &request.id;
     let gate = tasks::gate_of(request).and_then(|gate| gate.parse().ok());
@@ -52,7 +52,7 @@ pub(super) async fn answer(
         return tasks::taken(id);
     }
     if view.state == GateState::Allowed
-        && let Some(run) = run_of(keeper, memory, request, (&view, &tool), way)
+        && let Some(run) = run_of(keeper, memory, request, (&view, &tool), route)
     {
         run.begin_approved(view.clone());
     }
@@ -82,7 +82,7 @@ fn run_of(
     memory: &Arc<Memory>,
     request: &OtherRequest,
     (view, tool): (&GateView, &str),
-    way: UpstreamRoute,
+    route: UpstreamRoute,
 ) -> Option<CallRun> {
     let client = request.profile.clone()?;
     let call = tasks::call_of(&view.gate.to_string(), &client, tool, &gate_value(&view.arguments))?;
@@ -91,7 +91,7 @@ fn run_of(
         memory: memory.clone(),
         call,
         client,
-        way,
+        route,
         session: format!("task {}", view.gate),
     })
 }

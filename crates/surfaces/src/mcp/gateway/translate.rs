@@ -2,7 +2,7 @@
 //! such a server asks first, before it answers, reaches the client while its request waits.
 //!
 //! A session is what its client said at the beginning, sealed like any other (`session.rs`), so any node goes on with it, also after a
-//! restart. The words themselves are `../generation.rs`; how the server is reached is `way.rs`'s business.
+//! restart. The words themselves are `../generation.rs`; how the server is reached is `route.rs`'s business.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ use super::super::profile::ClientProfile;
 use super::call::CallRun;
 use super::frame::Frame;
 use super::memory::{Memory, request_key};
+use super::route::{AddressRoute, BrokenStream, Frames, Reply, SESSION, UpstreamRoute, WholeReply};
 use super::session::SessionToken;
-use super::way::{AddressWay, BrokenStream, Frames, Reply, SESSION, UpstreamRoute, WholeReply};
 use super::{ClientRequest, HELLO, RequestId, refused, whole, whole_json};
 
 /// Messages on their way to the client.
@@ -45,7 +45,7 @@ type Answers = Sender<Result<Frame, BrokenStream>>;
 
 /// The way to a server without sessions, for a client that has one.
 #[derive(Clone)]
-pub(super) struct TranslatedWay {
+pub(super) struct TranslatedRoute {
     to: Arc<UpstreamRoute>,
     hello: Hello,
     gateway: String,
@@ -56,12 +56,12 @@ pub(super) struct TranslatedWay {
 
 /// A session whose server has none.
 pub(super) struct TranslatedSession {
-    pub(super) way: TranslatedWay,
+    pub(super) route: TranslatedRoute,
     pub(super) client: ClientProfile,
     pub(super) key: String,
 }
 
-impl TranslatedWay {
+impl TranslatedRoute {
     /// Asks, and comes back when there is an answer to be read.
     pub(super) fn ask<'a>(
         &'a self,
@@ -99,10 +99,10 @@ impl TranslatedWay {
             .map_err(|error| UpstreamError::NotSent(format!("the message cannot be sent: {error}")))?;
         match ClientMessage::read(&line) {
             Ok(ClientMessage::Call(call)) => {
-                let way = match &*self.to {
-                    UpstreamRoute::Address(way) => {
-                        let headers = self.argument_headers(way, &call).await;
-                        UpstreamRoute::Address(way.clone().for_newest(
+                let route = match &*self.to {
+                    UpstreamRoute::Address(route) => {
+                        let headers = self.argument_headers(route, &call).await;
+                        UpstreamRoute::Address(route.clone().for_newest(
                             "tools/call",
                             Some(&call.tool),
                             &headers,
@@ -111,15 +111,15 @@ impl TranslatedWay {
                     UpstreamRoute::Program(program) => UpstreamRoute::Program(program.clone()),
                     UpstreamRoute::Translated(_) | UpstreamRoute::Given(_) => return Err(twice()),
                 };
-                way.ask(&line, &call.id, call.progress.as_deref()).await
+                route.ask(&line, &call.id, call.progress.as_deref()).await
             }
             Ok(ClientMessage::Request(request)) => {
-                let way = match &*self.to {
-                    UpstreamRoute::Address(way) => UpstreamRoute::Address(named(way.clone(), &request)),
+                let route = match &*self.to {
+                    UpstreamRoute::Address(route) => UpstreamRoute::Address(named(route.clone(), &request)),
                     UpstreamRoute::Program(program) => UpstreamRoute::Program(program.clone()),
                     UpstreamRoute::Translated(_) | UpstreamRoute::Given(_) => return Err(twice()),
                 };
-                way.ask(&line, &request.id, request.progress.as_deref()).await
+                route.ask(&line, &request.id, request.progress.as_deref()).await
             }
             Ok(_) | Err(_) => Err(UpstreamError::NotSent("the message is no request".to_owned())),
         }
@@ -206,9 +206,9 @@ impl TranslatedWay {
     }
 
     /// The arguments of a call that stand in headers as well.
-    async fn argument_headers(&self, way: &AddressWay, call: &CallRequest) -> Vec<(String, String)> {
+    async fn argument_headers(&self, route: &AddressRoute, call: &CallRequest) -> Vec<(String, String)> {
         if self.memory.tool(&self.gateway, &call.tool).is_none() {
-            self.list_tools(way).await;
+            self.list_tools(route).await;
         }
         let listed = self.memory.tool(&self.gateway, &call.tool).unwrap_or_default();
         let headers = listed.argument_headers.of(&call.arguments);
@@ -216,7 +216,7 @@ impl TranslatedWay {
     }
 
     /// Has the server list its tools, for what they say of themselves.
-    async fn list_tools(&self, way: &AddressWay) {
+    async fn list_tools(&self, route: &AddressRoute) {
         #[derive(Deserialize)]
         struct Page {
             #[serde(default, rename = "nextCursor")]
@@ -227,9 +227,9 @@ impl TranslatedWay {
             let id = format!("standfast-tools-{no}");
             let line = json!({"jsonrpc": "2.0", "id": id, "method": "tools/list", "params": params});
             let Ok(line) = self.hello.asks(&line.to_string(), None, None) else { return };
-            let way = UpstreamRoute::Address(way.clone().for_newest("tools/list", None, &[]));
+            let route = UpstreamRoute::Address(route.clone().for_newest("tools/list", None, &[]));
             let Ok(id) = serde_json::value::to_raw_value(&id) else { return };
-            let Ok(reply) = way.ask(&line, &id, None).await else { return };
+            let Ok(reply) = route.ask(&line, &id, None).await else { return };
             let Some(text) = last(reply).await else { return };
             self.memory.see(&self.gateway, &self.session, &text);
             let result = ServerMessage::read(&text).and_then(|message| message.result);
@@ -281,9 +281,9 @@ impl Drop for OpenQuestion {
 }
 
 /// The headers of a request that calls no tool.
-fn named(way: AddressWay, request: &OtherRequest) -> AddressWay {
+fn named(route: AddressRoute, request: &OtherRequest) -> AddressRoute {
     let is_named = matches!(request.method.as_str(), "prompts/get" | "resources/read");
-    way.for_newest(&request.method, request.name.as_deref().filter(|_| is_named), &[])
+    route.for_newest(&request.method, request.name.as_deref().filter(|_| is_named), &[])
 }
 
 /// The answer among what comes, as it was written.
@@ -312,7 +312,7 @@ async fn tell_error(tell: &Answers, id: &RawValue, why: &str) {
 
 /// What a server says that belongs to no request of a client.
 struct NotificationStream {
-    way: TranslatedWay,
+    route: TranslatedRoute,
     frames: Frames,
     changed: watch::Receiver<()>,
 }
@@ -325,7 +325,7 @@ impl NotificationStream {
                 changed = self.changed.changed() => {
                     // The session is over where nobody can say so any more.
                     changed.ok()?;
-                    self.frames = self.way.listens().await?;
+                    self.frames = self.route.listens().await?;
                     continue;
                 }
             };
@@ -350,9 +350,9 @@ impl ClientRequest {
     ) -> Option<Response> {
         let hello = Hello::read(text)?;
         let RequestId { id } = serde_json::from_str(text).ok()?;
-        let way = self.translated(to, hello.clone(), String::new());
+        let route = self.translated(to, hello.clone(), String::new());
         let asked = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{}}}}"#);
-        let reply = tokio::time::timeout(HELLO, async { last(way.sent(&asked, None).await.ok()?).await });
+        let reply = tokio::time::timeout(HELLO, async { last(route.sent(&asked, None).await.ok()?).await });
         let reply = reply.await.ok()??;
         let result = ServerMessage::read(&reply)?.result?;
         let welcome = hello.welcome(&id, result, &self.gateway.name)?;
@@ -368,9 +368,9 @@ impl ClientRequest {
     }
 
     /// The way of a client with a session to a server that has none.
-    pub(super) fn translated(&self, to: UpstreamRoute, hello: Hello, session: String) -> TranslatedWay {
+    pub(super) fn translated(&self, to: UpstreamRoute, hello: Hello, session: String) -> TranslatedRoute {
         let (gateway, memory) = (self.gateway.name.clone(), self.memory.clone());
-        TranslatedWay { to: Arc::new(to), hello, gateway, memory, session }
+        TranslatedRoute { to: Arc::new(to), hello, gateway, memory, session }
     }
 
     /// A message of such a client.
@@ -380,17 +380,17 @@ impl ClientRequest {
         text: &str,
         message: ClientMessage,
     ) -> Response {
-        let TranslatedSession { way, client, key } = session;
+        let TranslatedSession { route, client, key } = session;
         match message {
             ClientMessage::Call(call) => {
-                let (keeper, memory, way) =
-                    (self.keeper(), self.memory.clone(), UpstreamRoute::Translated(way));
-                self.answered(CallRun { keeper, memory, call: *call, client, way, session: key }.begin())
+                let (keeper, memory, route) =
+                    (self.keeper(), self.memory.clone(), UpstreamRoute::Translated(route));
+                self.answered(CallRun { keeper, memory, call: *call, client, route, session: key }.begin())
                     .await
             }
             ClientMessage::Request(request) => match self.said_here(&request, text, &key) {
                 Some(answer) => whole_json(answer),
-                None => match way.ask(text, &request.id).await {
+                None => match route.ask(text, &request.id).await {
                     Ok(Reply::Frames(frames)) => self.frames(frames, &key),
                     Ok(Reply::Whole(reply)) => {
                         self.memory.see(&self.gateway.name, &key, &reply.text);
@@ -445,14 +445,14 @@ impl ClientRequest {
     }
 
     /// What belongs to no request of such a client.
-    pub(super) async fn listen_translated(&self, way: TranslatedWay, key: &str) -> Response {
+    pub(super) async fn listen_translated(&self, route: TranslatedRoute, key: &str) -> Response {
         self.memory.speaks(key, |_| {});
         let changed = self.memory.spoken(key).changed.subscribe();
-        let Some(frames) = way.listens().await else {
+        let Some(frames) = route.listens().await else {
             return StatusCode::METHOD_NOT_ALLOWED.into_response();
         };
         let stream =
-            stream::unfold(NotificationStream { way, frames, changed }, |mut listening| async move {
+            stream::unfold(NotificationStream { route, frames, changed }, |mut listening| async move {
                 let frame = listening.next().await?;
                 Some((Ok(frame.encoded()), listening))
             });

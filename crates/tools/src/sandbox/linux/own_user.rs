@@ -21,7 +21,7 @@ use rustix::process::{Pid, Uid, getpid};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, set_thread_res_uid};
 
 use super::super::Spaces;
-use super::spaces::{APART, close_mounts, parse_mount, unshare};
+use super::namespaces::{APART, close_mounts, parse_mount, unshare};
 
 /// Where the numbers begin; that of the shim is added. Systemd's list of ranges has nobody there.
 const FIRST_NUMBER: u32 = 1_900_000_000;

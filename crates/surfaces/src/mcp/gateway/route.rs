@@ -19,9 +19,9 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use super::super::generation::NEWEST;
 use super::frame::{Frame, FrameReader, MESSAGE_BYTES};
-use super::given_sessions::SessionWay;
+use super::given_sessions::SessionRoute;
 use super::program::{Program, Replies};
-use super::translate::TranslatedWay;
+use super::translate::TranslatedRoute;
 
 /// Headers of a client that are the protocol's, beside those that begin with `mcp-`.
 const ASKED: [HeaderName; 5] = [
@@ -49,18 +49,18 @@ const FRAMES: usize = 16;
 #[derive(Clone)]
 pub(super) enum UpstreamRoute {
     /// To an address, with these headers.
-    Address(AddressWay),
+    Address(AddressRoute),
     /// To a program.
     Program(Arc<Program>),
     /// To a server without sessions, for a client that has one.
-    Translated(TranslatedWay),
+    Translated(TranslatedRoute),
     /// To a server with sessions, for a client that has none.
-    Given(SessionWay),
+    Given(SessionRoute),
 }
 
 /// Requests to an address.
 #[derive(Clone)]
-pub(super) struct AddressWay {
+pub(super) struct AddressRoute {
     pub(super) address: Arc<dyn UpstreamAddress>,
     /// Whose login goes with them.
     pub(super) account: UserId,
@@ -115,10 +115,10 @@ impl UpstreamRoute {
             UpstreamRoute::Program(program) => {
                 Ok(Reply::Frames(Frames::Replies(program.ask(line, id, token).await?)))
             }
-            UpstreamRoute::Address(way) => way.ask(line).await,
+            UpstreamRoute::Address(route) => route.ask(line).await,
             // It takes one of the other ways.
-            UpstreamRoute::Translated(way) => way.ask(line, id).await,
-            UpstreamRoute::Given(way) => way.ask(line, id, token).await,
+            UpstreamRoute::Translated(route) => route.ask(line, id).await,
+            UpstreamRoute::Given(route) => route.ask(line, id, token).await,
         }
     }
 
@@ -126,9 +126,9 @@ impl UpstreamRoute {
     pub(super) async fn secrets(&self) -> Secrets {
         match self {
             UpstreamRoute::Program(program) => program.secrets.clone(),
-            UpstreamRoute::Address(way) => way.known_secrets().await,
-            UpstreamRoute::Translated(way) => way.secrets().await,
-            UpstreamRoute::Given(way) => way.secrets().await,
+            UpstreamRoute::Address(route) => route.known_secrets().await,
+            UpstreamRoute::Translated(route) => route.secrets().await,
+            UpstreamRoute::Given(route) => route.secrets().await,
         }
     }
 
@@ -137,20 +137,22 @@ impl UpstreamRoute {
         match self {
             // Whoever translates writes them anew.
             UpstreamRoute::Program(_) | UpstreamRoute::Translated(_) | UpstreamRoute::Given(_) => false,
-            UpstreamRoute::Address(way) => way.headers.keys().any(|name| name.as_str().starts_with(PARAM)),
+            UpstreamRoute::Address(route) => {
+                route.headers.keys().any(|name| name.as_str().starts_with(PARAM))
+            }
         }
     }
 }
 
-impl AddressWay {
+impl AddressRoute {
     /// A request of a client, with what of its headers is the protocol's.
-    pub(super) fn of(address: Arc<dyn UpstreamAddress>, who: &Principal, asked: &HeaderMap) -> AddressWay {
+    pub(super) fn of(address: Arc<dyn UpstreamAddress>, who: &Principal, asked: &HeaderMap) -> AddressRoute {
         let account = account(&who.tenant, &who.user);
-        AddressWay { address, account, headers: protocol_headers(asked, &ASKED) }
+        AddressRoute { address, account, headers: protocol_headers(asked, &ASKED) }
     }
 
     /// The session at the server; none where it has none.
-    pub(super) fn in_session(mut self, session: Option<&str>) -> AddressWay {
+    pub(super) fn in_session(mut self, session: Option<&str>) -> AddressRoute {
         self.headers.remove(SESSION);
         if let Some(session) = session.and_then(|session| HeaderValue::try_from(session).ok()) {
             self.headers.insert(SESSION, session);
@@ -159,7 +161,7 @@ impl AddressWay {
     }
 
     /// The headers of a request that this server makes by itself.
-    pub(super) fn for_call(mut self, tool: &str) -> AddressWay {
+    pub(super) fn for_call(mut self, tool: &str) -> AddressRoute {
         let params: Vec<HeaderName> =
             self.headers.keys().filter(|name| name.as_str().starts_with(PARAM)).cloned().collect();
         params.into_iter().for_each(|name| drop(self.headers.remove(name)));
@@ -177,7 +179,7 @@ impl AddressWay {
     }
 
     /// The headers of requests in a session, in this version of the protocol where it is known.
-    pub(super) fn for_session(mut self, version: Option<&str>) -> AddressWay {
+    pub(super) fn for_session(mut self, version: Option<&str>) -> AddressRoute {
         let said = [
             ("accept", "application/json, text/event-stream"),
             ("content-type", "application/json"),
@@ -197,7 +199,7 @@ impl AddressWay {
         method: &str,
         name: Option<&str>,
         arguments: &[(String, String)],
-    ) -> AddressWay {
+    ) -> AddressRoute {
         let is_other = |name: &HeaderName| name.as_str().starts_with("mcp-") || name == "last-event-id";
         let others: Vec<HeaderName> = self.headers.keys().filter(|name| is_other(name)).cloned().collect();
         others.into_iter().for_each(|name| drop(self.headers.remove(name)));
