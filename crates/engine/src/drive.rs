@@ -41,6 +41,7 @@ use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
 use standfast_core::event::{Envelope, OrphanCause};
 use standfast_core::id::{RunId, Seq};
+use standfast_core::name::AgentName;
 use standfast_core::next::{NextStep, next};
 use standfast_core::policy::Verdicts;
 use standfast_core::project::{HoldRow, RunRow};
@@ -148,14 +149,26 @@ impl Drives {
         self.accepted(pipeline, taken, Rivals::Possible).await
     }
 
-    /// Begins a run and drives it on from there. Says what never changes of it, and what it will come to.
-    pub(crate) async fn take_start(
+    /// What a new run is worked on with here, if there is room.
+    pub(crate) fn room_for(self: &Arc<Drives>, run: RunId, agent: &AgentName) -> Option<TakenRun> {
+        let slot = self.pool.slot(agent, Queue::Other)?;
+        Some(TakenRun { guard: self.guard(run)?, slot, log: Arc::default() })
+    }
+
+    /// Makes the start of a run durable, and drives it on from there where there is room; any node takes it where there is none.
+    /// Says what never changes of it, and what it will come to.
+    pub(crate) async fn start(
         self: &Arc<Drives>,
         (start, definition): (Start, Arc<Definition>),
-        change: Change,
-        taken: TakenRun,
+        mut change: Change,
+        room: Option<TakenRun>,
         rivals: Rivals,
     ) -> Result<(Option<Facts>, Option<RestTicket>), EngineError> {
+        let Some(taken) = room else {
+            let done = self.commit.commit_start(start, definition, change).await?;
+            return Ok((Some(done.row.run.facts.clone()), None));
+        };
+        change.writes.lease = self.commit.while_busy();
         let order = self.commit.order((&start.agent, &start.owner), definition, change);
         let pipeline = Pipeline::start(self.log.store.clone(), start, order)?;
         let facts = pipeline.tip().map(|run| run.facts.clone());

@@ -35,10 +35,10 @@ use standfast_store::{Guard, SessionKey, StoreError};
 
 use super::EngineError;
 use super::commit::{Change, Commit, IdempotencyKey};
-use super::drive::{Drives, Queue, Rivals, TakenRun};
+use super::drive::{Drives, Rivals};
 use super::host::Host;
 use super::log::refused_decisions::RefusedDecisions;
-use super::log::{Log, Snapshot, needs};
+use super::log::{Log, Snapshot, needs, needs_for};
 use super::reads::Sessions;
 use super::receivers::{Callback, Callbacks, SubscriptionError};
 use crate::auth::{Principal, Scope};
@@ -47,7 +47,7 @@ use crate::wakes::RestTicket;
 
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
 pub use gates::{
-    GateDecision, GateError, GateOutcome, GateStart, GateState, GateView, Gates, LoginAsked, LookedUpGate,
+    ClosedDialogs, GateDecision, GateError, GateOutcome, GateStart, GateState, GateView, Gates, LoginAsked, LookedUpGate,
     NewGate, OpenedGate, Withdrawal,
 };
 pub use grants::{GrantError, GrantState, GrantView, Grants};
@@ -177,7 +177,7 @@ impl Submit {
         id: RunId,
         pinned: PinnedDefinition,
     ) -> Result<StartedRun, EngineError> {
-        needs(who, Scope::RunsWrite)?;
+        needs_for(who, Scope::RunsWrite, &new.agent)?;
         let beginning = RunBasis {
             agent: new.agent,
             session: new.session,
@@ -194,18 +194,16 @@ impl Submit {
 
     /// Begins a run, wherever it comes from.
     async fn begin(&self, who: &Principal, new: RunBasis) -> Result<StartedRun, EngineError> {
-        needs(who, Scope::RunsWrite)?;
+        needs_for(who, Scope::RunsWrite, &new.agent)?;
         if let Some(before) = self.commit.done_before(who, new.once.as_ref()).await? {
             return Ok(before.run.into());
         }
         self.refuse_if_overloaded()?;
         let id = new.id;
-        let slot = match new.taken {
-            Admission::AtOnce => self.drives.pool.slot(&new.agent, Queue::Other),
+        let taking = match new.taken {
+            Admission::AtOnce => self.drives.room_for(id, &new.agent),
             Admission::Queued => None,
         };
-        let taking =
-            slot.and_then(|slot| Some(TakenRun { guard: self.drives.guard(id)?, slot, log: Arc::default() }));
         let taken = if taking.is_some() { Admission::AtOnce } else { Admission::Queued };
         let session = new.session.clone().unwrap_or_else(|| id.own_session());
         self.log.heard_of(&who.tenant);
@@ -239,21 +237,9 @@ impl Submit {
         let mut writes = self.commit.mark(who, new.once.as_ref());
         writes.guards.push(Guard::SessionOpen { session: key });
         writes.puts.push(self.log.put_definition(digest, &definition));
-        let actor = Actor::Client(who.user.clone());
-        let started = match taking {
-            Some(taking) => {
-                writes.lease = self.commit.while_busy();
-                let change = Change { writes, ..Change::new(actor, Vec::new()) };
-                let rivals = if has_rivals { Rivals::Possible } else { Rivals::None };
-                self.drives.take_start((start, definition), change, taking, rivals).await
-            }
-            None => {
-                let change = Change { writes, ..Change::new(actor, Vec::new()) };
-                let done = self.commit.commit_start(start, definition, change).await;
-                done.map(|done| (Some(done.row.run.facts.clone()), None))
-            }
-        };
-        match started {
+        let change = Change { writes, ..Change::new(Actor::Client(who.user.clone()), Vec::new()) };
+        let rivals = if has_rivals { Rivals::Possible } else { Rivals::None };
+        match self.drives.start((start, definition), change, taking, rivals).await {
             Ok((facts, rest)) => {
                 facts.into_iter().for_each(|facts| self.log.known.put(facts));
                 Ok(StartedRun { id, rest })
@@ -326,7 +312,7 @@ impl Submit {
         command: Command,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
-        needs(who, Scope::RunsWrite)?;
+        needs_for(who, Scope::RunsWrite, &snapshot.run().facts.agent)?;
         // A worker of an inbox has read tasks that it may not change like this.
         if !self.log.may_see(who, &snapshot.run().facts) {
             return Err(EngineError::NotFound);
@@ -346,6 +332,7 @@ impl Submit {
         new: NewRun,
         callback: Callback,
     ) -> Result<RunId, SubscriptionError> {
+        needs_for(who, Scope::RunsWrite, &new.agent)?;
         let once = new.once.clone();
         if let Some(before) = self.commit.done_before(who, once.as_ref()).await? {
             self.callbacks.call_back(who, before.run, callback).await?;
