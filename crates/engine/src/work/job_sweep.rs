@@ -19,8 +19,9 @@ use crate::EngineError;
 /// Holds that are read at once.
 const AT_ONCE: usize = 200;
 
-/// How often it is looked for jobs that went silent.
-const SWEEP_EVERY: Millis = Millis::seconds(60);
+/// How long there is between two looks for jobs that went silent: as long as a job may be silent, within these bounds.
+const SWEEP_AT_MOST_EVERY: Millis = Millis::seconds(1);
+const SWEEP_AT_LEAST_EVERY: Millis = Millis::seconds(60);
 
 impl Work {
     /// Looks for jobs that went silent, now and once in a while, until the engine stops.
@@ -34,8 +35,10 @@ impl Work {
                     Err(error) => tracing::warn!(%error, "jobs: silent jobs could not be listed"),
                 }
                 let mut stopping = shared.host.stopping();
+                let may_be_silent = shared.host.settings().jobs.processing_lasts;
+                let pause = may_be_silent.clamp(SWEEP_AT_MOST_EVERY, SWEEP_AT_LEAST_EVERY);
                 tokio::select! {
-                    () = shared.host.clock.sleep(SWEEP_EVERY) => {}
+                    () = shared.host.clock.sleep(pause) => {}
                     _ = stopping.wait_for(|stopping| *stopping) => return,
                 }
             }
