@@ -1,13 +1,17 @@
 //! Labels for people: kinds, states, decisions, actors, durations.
 //!
 //! For the surfaces that people read. `hidden_characters.rs` makes visible what a reader could not see, `events.rs` describes
-//! what happened in a run, `closure.rs` how a hold ended that nothing came of, `notice.rs` what somebody is told who is asked.
+//! what happened in a run, `closure.rs` how a hold ended that nothing came of, `notice.rs` what somebody is told who is asked,
+//! `reason.rs` why something is held.
 //! Protocols have terms of their own in their `map.rs`.
 
 mod closure;
 mod events;
+#[cfg(test)]
+pub(crate) mod example_hold;
 pub mod hidden_characters;
 pub(crate) mod notice;
+pub(crate) mod reason;
 
 use standfast_core::actor::Actor;
 use standfast_core::event::{OrphanCause, Outcome};
@@ -50,20 +54,18 @@ pub fn kind(kind: HoldKind) -> &'static str {
     }
 }
 
-/// How many of each kind, in words; kinds of which there are none are left out.
-pub(crate) fn counted_kinds(counts: &[(HoldKind, u64)]) -> String {
-    let each = counts.iter().filter(|(_, count)| *count > 0).map(|(kind, count)| {
-        match (kind, *count) {
-            // A run waits for a sub-run as it does for an outside job.
-            (HoldKind::External, 1) => "1 job or sub-run".to_owned(),
-            (HoldKind::External, count) => format!("{count} jobs and sub-runs"),
-            (kind, count) => {
-                let word = self::kind(*kind).to_lowercase();
-                format!("{count} {word}{}", if count == 1 { "" } else { "s" })
-            }
+/// How many of a kind, in words. `more` stands behind the number where there may be more of them.
+pub(crate) fn counted_kind(kind: HoldKind, count: u64, more: &str) -> String {
+    let is_one = count == 1 && more.is_empty();
+    match (kind, is_one) {
+        // A run waits for a sub-run as it does for an outside job.
+        (HoldKind::External, true) => "1 job or sub-run".to_owned(),
+        (HoldKind::External, false) => format!("{count}{more} jobs and sub-runs"),
+        (kind, _) => {
+            let word = self::kind(kind).to_lowercase();
+            format!("{count}{more} {word}{}", if is_one { "" } else { "s" })
         }
-    });
-    each.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Where a run stands.
@@ -232,9 +234,11 @@ mod tests {
 
     #[test]
     fn kinds_are_counted_by_what_they_hold() {
-        let counts = |jobs| [(HoldKind::Approval, 2), (HoldKind::Auth, 0), (HoldKind::External, jobs)];
-        assert_eq!(counted_kinds(&counts(1)), "2 approvals, 1 job or sub-run");
-        assert_eq!(counted_kinds(&counts(3)), "2 approvals, 3 jobs and sub-runs");
+        assert_eq!(counted_kind(HoldKind::Approval, 2, ""), "2 approvals");
+        assert_eq!(counted_kind(HoldKind::Auth, 1, ""), "1 login");
+        assert_eq!(counted_kind(HoldKind::Input, 1, "+"), "1+ questions");
+        assert_eq!(counted_kind(HoldKind::External, 1, ""), "1 job or sub-run");
+        assert_eq!(counted_kind(HoldKind::External, 3, ""), "3 jobs and sub-runs");
     }
 
     #[test]

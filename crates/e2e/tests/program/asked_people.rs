@@ -5,9 +5,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::{Value, json};
-use standfast_testkit::{folder, serve, text};
+use standfast_testkit::{serve, text};
 
-use crate::form_pages::{Browser, key};
+use crate::form_pages::{Browser, key, writer_held_by};
 
 /// An instant that is this far away, as people write it.
 fn instant(from_now: &str) -> String {
@@ -20,18 +20,7 @@ fn instant(from_now: &str) -> String {
 /// approves, and the receipt says in whose place.
 #[test]
 fn a_hold_is_handed_around_by_commands() {
-    let call =
-        json!({"tool": "write_file", "arguments": json!({"path": "a.txt", "content": "x"}).to_string()});
-    let script = json!({"replies": [{"calls": [call]}, {"text": "done"}]}).to_string();
-    let folder = folder(
-        &[("s", &script)],
-        "server: {auth: {api_keys: true}}
-tools: {write_file: {requires_approval: false}}
-agents: {a: {llm: s, tools: [write_file], task: {}, session_store: main}}
-session_stores: {main: {backend: sql, sql: {driver: sqlite, database: kept.db}}}
-policy: {rules: [{id: ops, hold: write_file, approvers: [\"group:ops\"]}]}
-",
-    );
+    let folder = writer_held_by("{id: ops, hold: write_file, approvers: [\"group:ops\"]}");
     let at = folder.path();
     std::fs::create_dir(at.join("workspace")).unwrap();
     let server = serve(at);

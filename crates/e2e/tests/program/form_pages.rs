@@ -106,22 +106,27 @@ pub(crate) fn key(folder: &std::path::Path, user: &str, group: &str) -> String {
     String::from_utf8(made.stdout).unwrap().trim().to_owned()
 }
 
+/// A folder with an agent that writes a file, which this rule holds; people have keys.
+pub(crate) fn writer_held_by(rule: &str) -> tempfile::TempDir {
+    let call =
+        json!({"tool": "write_file", "arguments": json!({"path": "a.txt", "content": "x"}).to_string()});
+    let script = json!({"replies": [{"calls": [call]}, {"text": "done"}]}).to_string();
+    let config = format!(
+        "server: {{auth: {{api_keys: true}}}}
+tools: {{write_file: {{requires_approval: false}}}}
+agents: {{a: {{llm: s, tools: [write_file], task: {{}}, session_store: main}}}}
+session_stores: {{main: {{backend: sql, sql: {{driver: sqlite, database: kept.db}}}}}}
+policy: {{rules: [{rule}]}}
+"
+    );
+    folder(&[("s", &script)], &config)
+}
+
 /// Two of three must agree: a hold is taken, given back, assigned and delegated on its page, who stands in votes there, and the
 /// page says how the vote stands. What makes no sense changes nothing, and the page says why.
 #[test]
 fn a_hold_is_handed_around_and_voted_on_by_pages() {
-    let call =
-        json!({"tool": "write_file", "arguments": json!({"path": "a.txt", "content": "x"}).to_string()});
-    let script = json!({"replies": [{"calls": [call]}, {"text": "done"}]}).to_string();
-    let folder = folder(
-        &[("s", &script)],
-        "server: {auth: {api_keys: true}}
-tools: {write_file: {requires_approval: false}}
-agents: {a: {llm: s, tools: [write_file], task: {}, session_store: main}}
-session_stores: {main: {backend: sql, sql: {driver: sqlite, database: kept.db}}}
-policy: {rules: [{id: two, hold: write_file, approvers: [\"group:ops\"], quorum: 2}]}
-",
-    );
+    let folder = writer_held_by("{id: two, hold: write_file, approvers: [\"group:ops\"], quorum: 2}");
     let at = folder.path();
     let server = serve(at);
     let (ann, bob, cy, dee) =

@@ -4,17 +4,14 @@
 
 use serde_json::{Value, json};
 use standfast_core::digest::Digest;
-use standfast_core::hold::{Ask, HoldKind};
-use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Secret, Seq, StorageKind};
+use standfast_core::hold::HoldKind;
 use standfast_core::json::RawJson;
-use standfast_core::name::{AgentName, SessionId, Tenant};
-use standfast_core::project::HoldRow;
-use standfast_core::time::Timestamp;
 use standfast_engine::HoldView;
 use standfast_engine::settings::DecideInChat;
 
 use super::clicks::is_whole;
 use super::{card, discord, slack_message};
+use crate::labels::example_hold::open_hold;
 use crate::labels::hidden_characters::is_hidden_in_lines;
 use crate::labels::notice::HoldNotice;
 
@@ -32,6 +29,7 @@ pub(super) fn notice(text: &str) -> HoldNotice {
         news: format!("Denied by {text}."),
         facts: vec![("Agent", text.to_owned()), ("Deadline", text.to_owned())],
         reason: Some(text.to_owned()),
+        reason_label: "Why it is held",
         question: Some(text.to_owned()),
         tool: Some(text.to_owned()),
         arguments: Some(json!({"path": text}).to_string()),
@@ -43,53 +41,11 @@ pub(super) fn notice(text: &str) -> HoldNotice {
 
 /// An open approval of a call with this text.
 fn view(text: &str) -> HoldView {
-    let run = RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(0), [0; 5]);
-    let row = HoldRow {
-        id: HoldId { run, key: HoldKey { call: CallNo(1), secret: Secret([1; 16]) } },
-        kind: HoldKind::Approval,
-        agent: AgentName::new("ops").unwrap(),
-        session: SessionId::new("s").unwrap(),
-        tool: None,
-        inbox: None,
-        request: None,
-        message: None,
-        at: Seq(4),
-        opened_at: Timestamp(0),
-        expires_at: None,
-        expired_at: None,
-        digest: Some(Digest([7; 32])),
-        revision: 0,
-        muted: false,
-        assignee: None,
-        processing: false,
-        closed: None,
-    };
-    HoldView {
-        row,
-        owner: standfast_core::name::UserId::new("ann").unwrap(),
-        arguments: Some(RawJson::parse(&json!({"path": text}).to_string()).unwrap()),
-        ask: Ask::default(),
-        prompt: None,
-        description: None,
-        reversible: None,
-        risk: None,
-        is_asked_by_server: false,
-        unknown_because: None,
-        reconciled: None,
-        recorded: None,
-        path: Vec::new(),
-        open: None,
-        late: false,
-        may_decide: true,
-        why_not: None,
-        deciders: text.to_owned(),
-        demands: Vec::new(),
-        rules: Vec::new(),
-        driver: standfast_core::event::Driver::Loop,
-        drift: Vec::new(),
-        needs_sign_in: None,
-        may_log_in: false,
-    }
+    let mut view = open_hold(HoldKind::Approval, 1);
+    view.row.digest = Some(Digest([7; 32]));
+    view.arguments = Some(RawJson::parse(&json!({"path": text}).to_string()).unwrap());
+    view.deciders = text.to_owned();
+    view
 }
 
 /// Asserts that nothing in any text of a message is hidden, neither as it is sent nor as its reader has it.

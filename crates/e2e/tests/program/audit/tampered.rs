@@ -17,7 +17,7 @@ use standfast_store::conformance::cluster::{self, shared};
 use tempfile::TempDir;
 
 use super::{text, verify};
-use standfast_testkit::Process;
+use standfast_testkit::Server;
 
 /// What a server has left behind: the file, and the runs in it.
 pub(super) struct Left {
@@ -30,43 +30,30 @@ fn standfast(arguments: &[&str]) -> Output {
     standfast_testkit::standfast().args(arguments).output().unwrap()
 }
 
-struct Server {
-    program: Process,
-    client: reqwest::Client,
+/// A server that is asked from a test that does not wait by itself.
+struct Asked {
+    server: Server,
     runtime: tokio::runtime::Runtime,
 }
 
-impl Server {
-    fn on(data: &Path) -> Server {
-        let mut command = standfast_testkit::standfast();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data);
-        Server::of(standfast_testkit::start(&mut command))
+impl Asked {
+    fn on(data: &Path) -> Asked {
+        Asked::of(Server::demo(data))
     }
 
-    fn of(program: Process) -> Server {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Server { program, client: reqwest::Client::new(), runtime }
+    fn of(server: Server) -> Asked {
+        Asked { server, runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap() }
     }
 
     fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Value {
-        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
-        let mut request = self.client.request(method, format!("{}{path}", self.program.base));
-        if let Some(body) = body {
-            request = request.header("content-type", "application/json").body(body.to_string());
-        }
-        self.runtime.block_on(async {
-            let response = request.timeout(Duration::from_secs(60)).send().await.unwrap();
-            assert!(response.status().is_success(), "{path}: {response:?}");
-            serde_json::from_str(&response.text().await.unwrap()).unwrap()
-        })
+        let (status, answer) = self.runtime.block_on(self.server.ask(method, path, body));
+        assert!((200..300).contains(&status), "{path}: {status} {answer}");
+        answer
     }
 
     /// A run that is held, and its hold.
     fn held(&self, session: &str) -> (String, String) {
-        let body = json!({"input": "Free some space", "session": session, "wait": "settled"});
-        let run = self.ask("POST", "/api/v1/agents/ops/runs", Some(body));
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        (text(&run["id"]), text(&run["holds"][0]["id"]))
+        self.runtime.block_on(self.server.held_in(session))
     }
 
     fn over(&self, session: &str) -> String {
@@ -81,7 +68,7 @@ pub(super) fn left() -> &'static Left {
     static LEFT: OnceLock<Left> = OnceLock::new();
     LEFT.get_or_init(|| {
         let directory = tempfile::tempdir().unwrap();
-        let server = Server::on(directory.path());
+        let server = Asked::on(directory.path());
         let first = server.over("s-1");
         let (held, _) = server.held("s-2");
         let erased = server.over("s-3");
@@ -259,7 +246,7 @@ fn receipts_are_verified_offline_against_signed_heads() {
     let (path, heads) = (copies.path().join("standfast.db"), copies.path().join("heads.jsonl"));
     std::fs::write(copies.path().join("key.pem"), pem()).unwrap();
     let decided = |session: &str, name: &str| {
-        let server = Server::on(data.path());
+        let server = Asked::on(data.path());
         let (run, hold) = server.held(session);
         let body = json!({"resolution": "approve", "wait": "settled"});
         server.ask("POST", &format!("/api/v1/holds/{hold}/resolve"), Some(body));
@@ -422,7 +409,7 @@ server: {{audit: {{heads: heads.jsonl, {key}, every: 1s}}}}
         let config = path("standfast.yaml").display().to_string();
         let mut command = standfast_testkit::standfast();
         command.args(["serve", "--listen", "127.0.0.1:0", "--config", &config, "--data"]).arg(path("data"));
-        let server = Server::of(standfast_testkit::start(&mut command));
+        let server = Asked::of(Server::of(standfast_testkit::start(&mut command)));
         let begun = server.ask(
             "POST",
             "/api/v1/agents/ops/runs",
@@ -482,7 +469,7 @@ fn postgres_is_compared_with_its_chains_too() {
     let (directory, config) = configured(&format!("driver: postgres, url: \"{url}\""));
     let mut command = standfast_testkit::standfast();
     command.args(["serve", "--listen", "127.0.0.1:0", "--config", &config, "--data"]);
-    let server = Server::of(standfast_testkit::start(command.arg(directory.path().join("data"))));
+    let server = Asked::of(Server::of(standfast_testkit::start(command.arg(directory.path().join("data")))));
     let first = server.over("s-1");
     let (held, _) = server.held("s-2");
     let erased = server.over("s-3");

@@ -2,9 +2,10 @@
 //!
 //! Whatever they say is what the API says.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::async_tool::world::{Outside, Setup, result, serve, text, until};
 
@@ -73,15 +74,35 @@ fn export(folder: &Path, files: &Path) -> Value {
     serde_json::from_str(said.trim().lines().last().unwrap()).unwrap()
 }
 
+/// A folder whose server keeps files of what it knows, and its configuration without that.
+fn mirrored(outside: &Outside) -> (TempDir, String) {
+    let folder = Setup::default().folder(outside);
+    let file = folder.path().join("standfast.yaml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(file, config.replace("{backend: sql,", "{backend: sql, mirror: ./files,")).unwrap();
+    (folder, config)
+}
+
+/// How many changes are not yet in the files.
+fn due(folder: &Path) -> i64 {
+    let database = rusqlite::Connection::open(folder.join("a.db")).unwrap();
+    database.query_row("SELECT count(*) FROM notices", [], |row| row.get(0)).unwrap()
+}
+
+/// Puts something else where the files are; where both are.
+fn taken_away(folder: &Path) -> (PathBuf, PathBuf) {
+    let (files, away) = (folder.join("files"), folder.join("away"));
+    std::fs::rename(&files, &away).unwrap();
+    std::fs::write(&files, "no directory").unwrap();
+    (files, away)
+}
+
 /// C9: with `mirror` a server keeps the same files itself, as things happen and from the log at its start. What cannot be written is
 /// due in the database with the change itself, over `kill -9`, until it was written.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_keeps_the_files_up_to_date() {
     let outside = Outside::answering(json!({})).await;
-    let folder = Setup::default().folder(&outside);
-    let file = folder.path().join("standfast.yaml");
-    let config = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, config.replace("{backend: sql,", "{backend: sql, mirror: ./files,")).unwrap();
+    let (folder, _) = mirrored(&outside);
     let server = serve(folder.path());
     let run = server.begin("s-1").await;
     let job = outside.job().await;
@@ -102,26 +123,20 @@ async fn a_server_keeps_the_files_up_to_date() {
         })
         .await;
     };
-    let due = || {
-        let database = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
-        database.query_row("SELECT count(*) FROM notices", [], |row| row.get::<_, i64>(0)).unwrap()
-    };
     says("waiting", "waiting_async").await;
-    until("everything is written", async || (due() == 0).then_some(())).await;
+    until("everything is written", async || (due(folder.path()) == 0).then_some(())).await;
     // The directory is away while the job reports, and the server is killed.
-    let (files, away) = (folder.path().join("files"), folder.path().join("away"));
-    std::fs::rename(&files, &away).unwrap();
-    std::fs::write(&files, "no directory").unwrap();
+    let (files, away) = taken_away(folder.path());
     let body = json!({"pendingID": id, "result": result()});
     assert_eq!(server.webhook(&body, text(&job["callbackSecret"])).await.status, 200);
     server.run_is(&run, "completed").await;
     drop(server);
-    assert!(due() > 0, "what was not written is due");
+    assert!(due(folder.path()) > 0, "what was not written is due");
     std::fs::remove_file(&files).unwrap();
     std::fs::rename(&away, &files).unwrap();
     let server = serve(folder.path());
     says("completed", "idle").await;
-    until("everything is written", async || (due() == 0).then_some(())).await;
+    until("everything is written", async || (due(folder.path()) == 0).then_some(())).await;
     drop(server);
     std::fs::remove_dir_all(folder.path().join("files")).unwrap();
     let _server = serve(folder.path());
@@ -133,10 +148,7 @@ async fn a_server_keeps_the_files_up_to_date() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_without_the_mirror_goes_on_with_the_copies() {
     let outside = Outside::answering(json!({})).await;
-    let folder = Setup::default().folder(&outside);
-    let file = folder.path().join("standfast.yaml");
-    let config = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, config.replace("{backend: sql,", "{backend: sql, mirror: ./files,")).unwrap();
+    let (folder, without_mirror) = mirrored(&outside);
     let server = serve(folder.path());
     let run = server.begin("s-1").await;
     let job = outside.job().await;
@@ -150,25 +162,19 @@ async fn a_reload_without_the_mirror_goes_on_with_the_copies() {
         .await;
     };
     says("waiting").await;
-    std::fs::write(&file, config).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), without_mirror).unwrap();
     until("the log says what needs a restart", async || {
         let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
         log.lines().any(|line| line.contains("need a restart") && line.contains("mirror")).then_some(())
     })
     .await;
-    // While nothing can be written, what changed is due.
-    let due = || {
-        let database = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
-        database.query_row("SELECT count(*) FROM notices", [], |row| row.get::<_, i64>(0)).unwrap()
-    };
-    until("everything is written", async || (due() == 0).then_some(())).await;
-    let (files, away) = (folder.path().join("files"), folder.path().join("away"));
-    std::fs::rename(&files, &away).unwrap();
-    std::fs::write(&files, "no directory").unwrap();
+    until("everything is written", async || (due(folder.path()) == 0).then_some(())).await;
+    // While nothing can be written, what changes is due.
+    let (files, away) = taken_away(folder.path());
     let body = json!({"pendingID": id, "result": result()});
     assert_eq!(server.webhook(&body, text(&job["callbackSecret"])).await.status, 200);
     server.run_is(&run, "completed").await;
-    assert!(due() > 0, "the copy is due with the change");
+    assert!(due(folder.path()) > 0, "the copy is due with the change");
     std::fs::remove_file(&files).unwrap();
     std::fs::rename(&away, &files).unwrap();
     says("completed").await;

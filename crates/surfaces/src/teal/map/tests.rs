@@ -4,13 +4,11 @@
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use standfast_core::id::{HoldId, HoldKey, Secret, StorageKind};
-use standfast_core::name::{AgentName, SessionId, Tenant};
-use standfast_core::project::HoldRow;
 use standfast_core::time::Timestamp;
 use standfast_engine::HoldView;
 
 use super::*;
+use crate::labels::example_hold::open_hold;
 
 const STATUSES: [Status; 11] = [
     Status::Queued,
@@ -53,56 +51,6 @@ fn every_status_has_its_word() {
     }
 }
 
-fn held(kind: HoldKind, call: u32) -> HoldView {
-    let run = RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(0), [0; 5]);
-    let row = HoldRow {
-        id: HoldId { run, key: HoldKey { call: CallNo(call), secret: Secret([1; 16]) } },
-        kind,
-        agent: AgentName::new("ops").unwrap(),
-        session: SessionId::new("s").unwrap(),
-        tool: None,
-        inbox: None,
-        request: None,
-        message: None,
-        at: Seq(4),
-        opened_at: Timestamp(0),
-        expires_at: None,
-        expired_at: None,
-        digest: None,
-        revision: 0,
-        muted: false,
-        assignee: None,
-        processing: false,
-        closed: None,
-    };
-    HoldView {
-        row,
-        owner: standfast_core::name::UserId::new("ann").unwrap(),
-        arguments: None,
-        ask: Ask::default(),
-        prompt: None,
-        description: None,
-        reversible: None,
-        risk: None,
-        is_asked_by_server: false,
-        unknown_because: None,
-        reconciled: None,
-        recorded: None,
-        path: Vec::new(),
-        open: None,
-        late: false,
-        may_decide: true,
-        why_not: None,
-        deciders: String::new(),
-        demands: Vec::new(),
-        rules: Vec::new(),
-        driver: standfast_core::event::Driver::Loop,
-        drift: Vec::new(),
-        needs_sign_in: None,
-        may_log_in: false,
-    }
-}
-
 /// S1-28, C25, C31: what `approve` with a payload, or without, means for each kind of hold; nothing is guessed.
 #[test]
 fn approving_means_something_for_every_kind() {
@@ -129,18 +77,19 @@ fn approving_means_something_for_every_kind() {
         (HoldKind::Recovery, Some(did_not), Some(no)),
     ] {
         let raw = payload.as_ref().map(|payload| RawValue::from_string(payload.to_string()).unwrap());
-        let read = resolutions(&[&held(kind, 1)], raw.as_deref());
+        let read = resolutions(&[&open_hold(kind, 1)], raw.as_deref());
         let wanted = read.as_ref().ok().and_then(|each| each.first()).map(|one| one.wanted.clone());
         assert_eq!(wanted, expected, "{kind:?} {payload:?}: {read:?}");
     }
-    let external = resolutions(&[&held(HoldKind::External, 1)], None).unwrap();
+    let external = resolutions(&[&open_hold(HoldKind::External, 1)], None).unwrap();
     assert!(external.is_empty(), "its result is not a person's to give");
 }
 
 /// C31: where several answers are needed, each stands under the id of its call.
 #[test]
 fn several_answers_have_names() {
-    let holds = [held(HoldKind::Approval, 1), held(HoldKind::Input, 2), held(HoldKind::Input, 3)];
+    let holds =
+        [open_hold(HoldKind::Approval, 1), open_hold(HoldKind::Input, 2), open_hold(HoldKind::Input, 3)];
     let holds: Vec<&HoldView> = holds.iter().collect();
     let id = |no: u32| CallId { run: holds[0].row.id.run, no: CallNo(no) }.to_string();
     let read = |payload: &Value| {
