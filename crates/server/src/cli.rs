@@ -17,6 +17,7 @@ mod doctor;
 mod edit;
 mod encryption;
 mod export;
+mod export_record;
 mod grants;
 mod greeting;
 mod holds;
@@ -97,10 +98,10 @@ enum Command {
     Watch(watch::Watch),
     /// Run scenario tests: scripted model, people and tools, a virtual clock, the real engine. Needs no server.
     Test(test::Test),
-    /// Remember a server and a credential for the commands of this user, after trying them out: sign in at the server's
-    /// identity provider, or give an API key, by STANDFAST_KEY or on standard input.
+    /// Check a server and a credential and remember them for your later commands: sign in at the server's identity provider,
+    /// or give an API key, by STANDFAST_KEY or on standard input.
     Login(profile::Login),
-    /// Forget them. A session at the server ends.
+    /// Remove the remembered server and credential; ends the session at the server.
     Logout,
     /// List where you are signed in, and end sessions.
     #[command(subcommand)]
@@ -113,7 +114,7 @@ enum Command {
     /// Show which keys seal the payloads of a SQLite database, and reseal them under the first one. The server may be running.
     #[command(subcommand)]
     Encryption(encryption::Encryption),
-    /// List standing approvals with how far they are used, and revoke them.
+    /// List standing approvals with their usage, and revoke them.
     #[command(subcommand)]
     Grants(grants::Grants),
     /// Manage webhook subscriptions: list, create, test and delete them, resend failed deliveries.
@@ -124,8 +125,8 @@ enum Command {
     Llm(llm::Llm),
     /// Validate a config file and show each agent's effective settings.
     Validate(validate::Validate),
-    /// Play what Standfast promises against your own configuration file: kills, double approvals, stale digests, expiry, a
-    /// lost store. With a scripted model, stand-ins for tools and a store of its own; touches nothing of yours.
+    /// Test the guarantees of Standfast with your own configuration file: kills, double approvals, stale digests, expiry, a
+    /// lost store. Uses a scripted model, stand-ins for tools and a store of its own; your data stays untouched.
     Verify(verify::Verify),
     /// Print the JSON Schema of the configuration file, for completion in editors.
     Schema(schema::Schema),
@@ -136,7 +137,7 @@ enum Command {
     Health(connect::Health),
     /// Back up the SQLite database of a server, while it runs: one verified file.
     Backup(backup::Backup),
-    /// Restore a backup where no database is, and say what it brings back to life.
+    /// Restore a backup where no database is yet, and list the holds, jobs and runs that become active again.
     Restore(backup::Restore),
     /// Export a database, or one session, as JSON lines or as readable files.
     Export(export::Export),
@@ -199,7 +200,7 @@ enum Audit {
         json: bool,
     },
     /// Write everything that an auditor needs into one file: chains, receipts, definitions, the audit, signed heads, and a
-    /// program that verifies them with nothing but Python. Read-only; the server may be running.
+    /// program that verifies them with nothing but Python; of everything, or of some time. The server may be running.
     Bundle(audit_bundle::BundleArgs),
     /// Print the program that is in bundles, to compare it or to verify with it.
     Verifier,

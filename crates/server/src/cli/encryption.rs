@@ -14,14 +14,14 @@ use standfast::encryption::EncryptionSettings;
 use standfast_store::sqlite;
 
 use super::data;
-use super::plain::plain;
+use super::plain::{lines, plain};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Encryption {
-    /// Show which keys wrap the keys of how many runs.
+    /// Show how many runs each key protects.
     Status(Place),
-    /// Wrap the keys of all runs by the first key of the configuration. The server may be running; what was cut off is carried
-    /// on with. Afterwards the other keys can be removed.
+    /// Wrap the keys of all runs with the first key of the configuration. The server may be running; an interrupted reseal
+    /// continues where it stopped. Afterwards the other keys can be removed.
     Reseal(Place),
 }
 
@@ -59,7 +59,7 @@ pub(super) fn run(command: &Encryption) -> ExitCode {
             ExitCode::from(2)
         }
         (Err(why), false) => {
-            eprintln!("standfast: {}", plain(&why));
+            eprintln!("standfast: {}", lines(&why));
             ExitCode::from(2)
         }
     }
