@@ -7,7 +7,7 @@ use standfast_core::refusal::Refusal;
 use standfast_core::time::Millis;
 use standfast_store::StoreError;
 
-use crate::auth::Scope;
+use crate::auth::NamedScope;
 use crate::schema::SchemaMismatch;
 
 /// Why the engine did not do what it was asked.
@@ -46,11 +46,11 @@ pub enum EngineError {
     },
     /// The caller's credential is not for this.
     #[error("this needs a key with the scope {0}")]
-    MissingScope(Scope),
+    MissingScope(NamedScope),
     /// A rule wants whoever approves to have signed in lately, and the caller has not.
     #[error(
-        "approving this needs a sign-in at the identity provider within the last {max_age}, and keys and links are none: sign in \
-         again on the page of the hold, or with `standfast login --fresh URL`, and approve once more; denying needs none"
+        "this approval needs a sign-in at the identity provider within the last {max_age}; API keys and links do not count. Sign in \
+         again on the page of the hold, or with `standfast login --fresh URL`, and approve again. A denial needs no sign-in"
     )]
     StaleSignIn {
         /// How long ago it may have been.

@@ -220,7 +220,7 @@ fn wait(argument: Option<u32>, headers: &HeaderMap) -> Result<Option<Millis>, Pr
         (Some(seconds), _) => Some(seconds),
         (None, Some(seconds)) => {
             let wrong =
-                |_| Problem::bad_request(format!("Prefer: wait={seconds} names no number of seconds"));
+                |_| Problem::bad_request(format!("Prefer: wait={seconds} is not a number of seconds"));
             Some(seconds.trim().parse().map_err(wrong)?)
         }
         (None, None) => None,
