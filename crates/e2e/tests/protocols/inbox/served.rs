@@ -1,6 +1,7 @@
 //! Agents of this server that serve an inbox: the loop, the tool `suspend`, approvals, going on where it stood.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use standfast_testkit::provider::{self, Fake};
 
 use crate::inbox::server::{asking, configure, ids, serve, serving, text};
 
@@ -58,6 +59,49 @@ async fn the_model_asks_and_goes_on_where_it_stood() {
     assert_eq!((count("message.received"), count("model.replied")), (1, 2), "nothing is asked or said again");
     let agents = server.look("/api/v1/agents").await;
     assert_eq!(agents["agents"][0]["tools"], json!([]), "elsewhere the agent has no such tool");
+}
+
+/// S4-11, S4-12, C18: in a run of an inbox the model is given `suspend` beside the agent's own tools, as the protocol describes it; in any
+/// other run it has its own alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn suspend_joins_the_tools_of_the_agent_for_each_task() {
+    let says = json!({"choices": [{"index": 0, "delta": {"content": "Done."}, "finish_reason": "stop"}]});
+    let fake = Fake::answering(vec![provider::Answer::stream(format!("data: {says}\n\ndata: [DONE]\n\n"))]);
+    let folder = tempfile::tempdir().unwrap();
+    let agent = "{llm: script, session_store: main, inboxes: [support], tools: [read_file], task: {}}";
+    configure(folder.path(), "replies:\n- text: unused\n", &format!("agents: {{triage: {agent}}}\n"), "");
+    let file = folder.path().join("standfast.yaml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let model = format!("{{type: openai, model: m-1, base_url: '{}'}}", fake.url);
+    std::fs::write(&file, config.replace("{type: scripted, script: script.yaml}", &model)).unwrap();
+    std::fs::create_dir(folder.path().join("workspace")).unwrap();
+    let server = serve(folder.path());
+    let asked_with = || -> Vec<Value> {
+        let sent: Value = serde_json::from_str(&fake.request().unwrap().body).unwrap();
+        sent["tools"].as_array().unwrap().iter().map(|tool| tool["function"].clone()).collect()
+    };
+    let names = |tools: &[Value]| -> Vec<String> {
+        let mut names: Vec<String> = tools.iter().map(|tool| text(&tool["name"]).to_owned()).collect();
+        names.sort_unstable();
+        names
+    };
+    for subject in ["one", "two"] {
+        let added = server.add(&json!({"type": "ticket", "payload": {"subject": subject}})).await;
+        server.until(text(&added["id"]), "completed").await;
+        let tools = asked_with();
+        assert_eq!(names(&tools), ["read_file", "suspend"]);
+        let suspend = tools.iter().find(|tool| tool["name"] == "suspend").unwrap();
+        assert_eq!(suspend["description"], "Pause task execution to request human input");
+        let parameters = &suspend["parameters"];
+        assert_eq!(parameters["required"], json!(["reason"]), "{parameters}");
+        let mut members: Vec<&String> = parameters["properties"].as_object().unwrap().keys().collect();
+        members.sort_unstable();
+        assert_eq!(members, ["data", "options", "question", "reason", "resumeSchema"]);
+        assert_eq!(parameters["properties"]["options"]["type"], "array", "{parameters}");
+    }
+    let elsewhere = server.post_anywhere("/api/v1/agents/triage/runs", &json!({"input": "hello"})).await;
+    assert_eq!(elsewhere.status, 201, "{elsewhere:?}");
+    assert_eq!(names(&asked_with()), ["read_file"]);
 }
 
 /// S4-6, C36, C25: a task held by an approval shows reason, prompt, options, tool and input in one `suspendPayload`; its answer is one of the words or a decision, never
