@@ -75,7 +75,9 @@ async fn two_nodes(outside: &Outside, tool: &str) -> (tempfile::TempDir, tempfil
     let branches: Vec<String> = (0..CALLS).map(|no| format!("branch-{no}")).collect();
     let branches: Vec<&str> = branches.iter().map(String::as_str).collect();
     let sql = format!("driver: postgres, url: \"{}\"", shared().database());
-    let setup = Setup { branches: &branches, tool, sql: &sql, ..Setup::default() };
+    // All reports come from one address.
+    let server = ", async_tools: {per_caller: 1000000}";
+    let setup = Setup { branches: &branches, tool, sql: &sql, server, ..Setup::default() };
     let folders = [setup.folder(outside), setup.folder(outside)];
     let servers = [serve(folders[0].path()), serve(folders[1].path())];
     let [first, second] = folders;
@@ -206,6 +208,7 @@ async fn each_call_has_one_end(
         (of_run.len() == CALLS).then_some(of_run)
     })
     .await;
+    nodes[round % 2].run_is(&run, "held").await;
     let record = nodes[0].get(&format!("/async-tool/pending/{}", text(&jobs[0]["pendingID"]))).await;
     let deadline = record["timeout"].as_i64().unwrap();
     let raced = jobs.iter().enumerate().map(async |(no, job)| {
