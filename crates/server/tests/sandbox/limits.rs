@@ -68,6 +68,46 @@ async fn f27_memory_and_files_are_bounded() {
     }
 }
 
+/// F27: where this process may make control groups, a command is in groups of its own, and its memory is counted for all of its
+/// processes together: two of them, each of which would fit, do not.
+#[tokio::test]
+async fn f27_control_groups_count_all_processes_together() {
+    let place = Place::new();
+    let options = CommandOptions { memory_limit: 300 << 20, process_limit: 20, ..place.options() };
+    let Some(tool) = with(options) else { return };
+    let seen = shell(&tool, "cat /proc/self/cgroup").await;
+    let is_in_own_group = |controller: &str| {
+        let groups = seen["stdout"].as_str().unwrap().lines();
+        let mut of_controller = groups.filter(|line| line.contains(&format!(":{controller}:")));
+        of_controller.any(|line| line.contains("standfast-command-"))
+    };
+    for controller in ["memory", "pids"] {
+        let may = may_make_a_group(controller);
+        println!("a group of version 1 for {controller} can be made here: {may}");
+        assert!(!may || is_in_own_group(controller), "{controller}: {seen}");
+    }
+    if !is_in_own_group("memory") {
+        return;
+    }
+    let two = "import os, signal\nready, tell = os.pipe()\nfirst = os.fork()\nif first == 0:\n    held = b'x' * (200 << 20)\n    \
+               os.write(tell, b'1')\n    signal.pause()\nos.read(ready, 1)\nsecond = os.fork()\nif second == 0:\n    \
+               held = b'x' * (200 << 20)\n    os._exit(0)\n_, status = os.wait()\nprint(os.WIFSIGNALED(status), flush=True)\n\
+               os.kill(first, 9)\nos._exit(0)\n";
+    std::fs::write(place.at("work/two.py"), two).unwrap();
+    let said = shell(&tool, "/usr/bin/python3 two.py").await;
+    assert_eq!(said["stdout"], "True\n", "{said}");
+}
+
+/// Whether there can be a group of version 1 below the one of this process.
+fn may_make_a_group(controller: &str) -> bool {
+    let mine = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let Some((_, own)) = mine.lines().find_map(|line| line.split_once(&format!(":{controller}:"))) else {
+        return false;
+    };
+    let group = format!("/sys/fs/cgroup/{controller}{own}/tried-{}", std::process::id());
+    std::fs::create_dir(&group).is_ok_and(|()| std::fs::remove_dir(&group).is_ok())
+}
+
 /// F27: root without control groups: the kernel itself stops a fork bomb, whoever counts or not, because the command is
 /// another user for it. Seen from inside and on disk it is the same user as the server.
 #[tokio::test]
