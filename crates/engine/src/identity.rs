@@ -22,7 +22,9 @@ use self::session_rows::SessionRows;
 use super::EngineError;
 use super::host::Host;
 use super::log::Log;
-use crate::auth::{ApiKey, Identification, IdentityProvider, NotLetIn, Principal, Scope, stands_for};
+use crate::auth::{
+    ApiKey, Identification, IdentityProvider, NotLetIn, Principal, Scope, ScopeLimits, stands_for,
+};
 use crate::log::refused_sign_ins::RefusedSignIns;
 use crate::settings::Auth;
 
@@ -41,8 +43,11 @@ struct TokenRights {
     groups: BTreeSet<GroupName>,
     roles: BTreeSet<RoleName>,
     scopes: BTreeSet<Scope>,
+    /// The inboxes that `inbox:work` is for, as rights were kept before other scopes could be narrowed.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     inboxes: BTreeSet<InboxName>,
+    #[serde(default, skip_serializing_if = "ScopeLimits::is_empty")]
+    limits: ScopeLimits,
     issued_at: Timestamp,
     expires_at: Timestamp,
 }
@@ -55,10 +60,18 @@ impl TokenRights {
             groups: who.groups.clone(),
             roles: who.roles.clone(),
             scopes: who.scopes.clone(),
-            inboxes: who.inboxes.clone(),
+            inboxes: BTreeSet::new(),
+            limits: who.limits.clone(),
             issued_at,
             expires_at,
         })
+    }
+
+    /// What its scopes are narrowed to, whenever it was kept.
+    fn all_limits(&self) -> ScopeLimits {
+        let mut limits = self.limits.clone();
+        self.inboxes.iter().for_each(|inbox| limits.narrow(Scope::InboxWork, inbox.as_str()));
+        limits
     }
 
     /// Nothing at all.
@@ -68,6 +81,7 @@ impl TokenRights {
             roles: BTreeSet::new(),
             scopes: BTreeSet::new(),
             inboxes: BTreeSet::new(),
+            limits: ScopeLimits::default(),
             issued_at: now,
             expires_at: now,
         }
@@ -137,7 +151,7 @@ impl Owner {
             groups: self.groups.clone(),
             roles: self.roles.clone(),
             scopes: BTreeSet::from([scope]),
-            inboxes: BTreeSet::new(),
+            limits: ScopeLimits::default(),
             by: self.by.clone().unwrap_or_default(),
         }
     }
@@ -297,9 +311,11 @@ impl Identity {
         let opened = sealed.zip(settings.webhooks.key.as_ref());
         let opened = opened.and_then(|(sealed, key)| key.open(COLUMN, &[tenant.as_str(), &name], &sealed));
         let rights = opened.and_then(|text| serde_json::from_str::<TokenRights>(&text).ok());
-        let Some(TokenRights { groups, roles, scopes, inboxes, issued_at, expires_at }) = rights else {
+        let Some(rights) = rights else {
             return Ok(Err(format!("no token of {} is known", owner.user)));
         };
+        let limits = rights.all_limits();
+        let TokenRights { groups, roles, scopes, issued_at, expires_at, .. } = rights;
         if self.host.clock.now() >= expires_at {
             return Ok(Err(format!("the latest token of {} has expired", owner.user)));
         }
@@ -310,7 +326,7 @@ impl Identity {
             groups,
             roles,
             scopes,
-            inboxes,
+            limits,
             by,
         }))
     }

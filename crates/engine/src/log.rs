@@ -51,7 +51,7 @@ pub(crate) use run_traces::{trace_decided, trace_of};
 pub use snapshot::Snapshot;
 pub use views::{HoldView, RunView, Views};
 pub(crate) use views::{asked, demands, recorded, result_of};
-pub(crate) use visibility::{audience_member, needs};
+pub(crate) use visibility::{audience_member, needs, needs_for};
 
 /// Definitions that are remembered beside those of the settings.
 const DEFINITIONS: usize = 256;

@@ -132,7 +132,7 @@ impl Nodes {
     /// The nodes that are there, the one that answers first.
     pub async fn list(&self, who: &Principal) -> Result<Vec<NodeView>, EngineError> {
         if !who.sees_all() {
-            return Err(EngineError::MissingScope(Scope::Admin));
+            return Err(EngineError::MissingScope(Scope::Admin.into()));
         }
         let view = |row: standfast_store::NodeRow| NodeView {
             node: row.node,

@@ -338,10 +338,10 @@ impl Reads {
         };
         let audience = match scan.owner {
             // An owner is in the audience of each of their holds.
-            Some(owner) if who.sees_all() => {
+            Some(owner) if who.oversees() => {
                 Audience::AnyOf(vec![audience_member(&Party::User(owner.clone()))])
             }
-            None if who.sees_all() => Audience::Everyone,
+            None if who.oversees() => Audience::Everyone,
             Some(_) | None => Audience::AnyOf(who.parties().map(|party| audience_member(&party)).collect()),
         };
         let is_wanted = |row: &HoldRow| {

@@ -177,7 +177,7 @@ impl Desk {
     fn check(&self, caller: &Caller, asked: &PersonRequest) -> CallToolResult {
         let gates = self.app.engine.gates();
         if !caller.who.has(Scope::GatesOpen) {
-            let why = words(&EngineError::MissingScope(Scope::GatesOpen));
+            let why = words(&EngineError::MissingScope(Scope::GatesOpen.into()));
             return CallToolResult::error(vec![ContentBlock::text(why)]);
         }
         let effect = gates.by_a_rule(&caller.who, &asked.tool, asked.arguments.text(), &asked.session);

@@ -11,10 +11,10 @@ const CONFIG: &str = "server:
   links: {key: 'a key of links that is long enough'}
 people: {alice: {}}
 session_stores: {db: {backend: sql, sql: {driver: sqlite, database: ./kept.db}}}
-agents: {ops: {llm: script, session_store: db, tools: [write_file], task: {}}}
+agents: {ops: {llm: script, session_store: db, tools: [write_file], approvers: [owner, 'user:otto', 'role:operator'], task: {}}}
 ";
 
-/// T12: the role `admin` with a key that is not for deciding, as the guide describes operators.
+/// T12: the role `operator`, with every scope that a key can have and as an approver by name.
 #[tokio::test]
 async fn t12_an_operator_cancels_and_looks_and_decides_nothing() {
     let directory = folder(&[("script", SCRIPT)], CONFIG);
@@ -26,9 +26,13 @@ async fn t12_an_operator_cancels_and_looks_and_decides_nothing() {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         String::from_utf8(made.stdout).unwrap().trim().to_owned()
     };
+    // Whoever lists them as approvers is told.
+    let checked = standfast().arg("validate").arg(directory.path().join("standfast.yaml")).output().unwrap();
+    let told = [checked.stdout, checked.stderr].concat();
+    let told = String::from_utf8_lossy(&told);
+    assert!(checked.status.success() && told.contains("whoever has this role decides nothing"), "{told}");
     let ann = key(&["--user", "ann"]);
-    let scopes = ["--scope", "runs:read", "--scope", "runs:write", "--scope", "metrics:read"];
-    let operator = key(&[&["--user", "otto", "--role", "admin"], &scopes[..]].concat());
+    let operator = key(&["--user", "otto", "--role", "operator", "--role", "admin", "--scope", "admin"]);
     let server = start(&mut serve_command(directory.path()));
     let [owner, operator] = [&ann, &operator].map(|key| Http::new(&server.base).with_key(key));
     let held = async || -> Value {
@@ -39,7 +43,13 @@ async fn t12_an_operator_cancels_and_looks_and_decides_nothing() {
     };
     let run = held().await;
     let (id, hold) = (text(&run["id"]), text(&run["holds"][0]["id"]));
-    for path in [format!("/api/v1/runs/{id}"), "/metrics".to_owned(), "/api/v1/subscriptions".to_owned()] {
+    for path in [
+        format!("/api/v1/runs/{id}"),
+        "/metrics".to_owned(),
+        "/api/v1/subscriptions".to_owned(),
+        "/api/v1/nodes".to_owned(),
+        format!("/api/v1/holds/{hold}"),
+    ] {
         assert_eq!(operator.get(&path).await.status, 200, "{path}");
     }
     let (resolve, link) = (format!("/api/v1/holds/{hold}/resolve"), format!("/api/v1/holds/{hold}/link"));

@@ -12,6 +12,7 @@ mod gates;
 mod guide_pages;
 mod inbox;
 mod late;
+mod narrow_scopes;
 mod openapi;
 mod openapi_changes;
 mod openapi_fuzz;

@@ -48,7 +48,7 @@ const WAYS: [Way; 9] =
     [Way::Api, Way::Rest, Way::JsonRpc, Way::Older, Way::Grpc, Way::Page, Way::Review, Way::Teal, Way::Inbox];
 
 /// Whoever tries: a name for the table, what their key is made with, and which agents' holds of olga's they decide.
-const PEOPLE: [(&str, &[&str], &[&str]); 17] = [
+const PEOPLE: [(&str, &[&str], &[&str]); 22] = [
     ("the owner, in finance", &["--user", "olga", "--group", "finance"], &["owned", "listed"]),
     ("the owner", &["--user", "olga"], &["owned"]),
     ("an approver by name", &["--user", "ann"], &["listed", "four"]),
@@ -60,6 +60,27 @@ const PEOPLE: [(&str, &[&str], &[&str]); 17] = [
     ("an administrator by scope", &["--user", "root", "--scope", "admin"], &[]),
     ("an auditor", &["--user", "eve", "--role", "auditor"], &[]),
     ("an auditor who is an approver", &["--user", "ann", "--role", "auditor"], &[]),
+    ("an operator who is an approver", &["--user", "ann", "--role", "operator"], &[]),
+    (
+        "an operator who is an administrator",
+        &["--user", "ann", "--role", "operator", "--role", "admin", "--scope", "admin"],
+        &[],
+    ),
+    (
+        "an approver's key for one agent",
+        &["--user", "ann", "--scope", "runs:read", "--scope", "runs:write", "--scope", "holds:decide:listed"],
+        &["listed"],
+    ),
+    (
+        "an approver's key for another agent",
+        &["--user", "ann", "--scope", "runs:read", "--scope", "runs:write", "--scope", "holds:decide:owned"],
+        &[],
+    ),
+    (
+        "an approver's key that shows one agent",
+        &["--user", "ann", "--scope", "runs:read:four", "--scope", "runs:write", "--scope", "holds:decide"],
+        &["four"],
+    ),
     ("a service", &["--user", "jobs", "--role", "service"], &[]),
     ("an approver's key for reading", &["--user", "ann", "--scope", "runs:read"], &[]),
     (
@@ -234,7 +255,7 @@ fn made(folder: &TempDir, arguments: &[&str]) -> String {
     String::from_utf8(made.stdout).unwrap().trim().to_owned()
 }
 
-/// T12, T13, T15: of seventeen kinds of people, with those who have no key and those whose key was revoked, each approves in nine ways
+/// T12, T13, T15: of twenty-two kinds of people, with those who have no key and those whose key was revoked, each approves in nine ways
 /// exactly what the table says, and nothing else.
 #[tokio::test]
 async fn t12_t13_everybody_decides_what_is_theirs_on_every_surface() {

@@ -12,8 +12,10 @@ use standfast_core::digest::{self, Digest};
 use standfast_core::name::{GroupName, InboxName, RoleName, Tenant, UserId};
 use standfast_core::time::Timestamp;
 use standfast_store::Credential;
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
 use super::principal::{Identification, Principal, Scope};
+use super::scope_limits::ScopeLimits;
 
 /// Random bytes that a key is made of.
 pub const KEY_BYTES: usize = PREFIX_BYTES + SECRET_BYTES;
@@ -49,11 +51,24 @@ pub struct KeyFacts {
     pub roles: BTreeSet<RoleName>,
     /// What it may be used for.
     pub scopes: BTreeSet<Scope>,
-    /// The inboxes that `inbox:work` is for; empty means all of them.
+    /// The inboxes that `inbox:work` is for, as keys were kept before other scopes could be narrowed.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inboxes: BTreeSet<InboxName>,
+    /// What its scopes are narrowed to.
+    #[serde(default, skip_serializing_if = "ScopeLimits::is_empty")]
+    pub limits: ScopeLimits,
     /// When it was made.
     pub created_at: Timestamp,
+}
+
+impl KeyFacts {
+    /// What its scopes are narrowed to, whenever it was made.
+    #[must_use]
+    pub fn all_limits(&self) -> ScopeLimits {
+        let mut limits = self.limits.clone();
+        self.inboxes.iter().for_each(|inbox| limits.narrow(Scope::InboxWork, inbox.as_str()));
+        limits
+    }
 }
 
 impl ApiKey {
@@ -147,10 +162,19 @@ pub fn stands_for(kept: &Credential, now: Timestamp) -> Result<Principal, KeyEnd
         tracing::warn!(prefix = kept.prefix, %error, "auth: a stored API key is unreadable and is ignored");
         KeyEnd::Unreadable
     })?;
-    let KeyFacts { user, groups, roles, scopes, inboxes, .. } = facts;
+    let limits = facts.all_limits();
+    let KeyFacts { user, groups, roles, scopes, .. } = facts;
     let by = Identification::ApiKey { prefix: kept.prefix.clone() };
-    Ok(Principal { tenant: kept.tenant.clone(), user, groups, roles, scopes, inboxes, by })
+    Ok(Principal { tenant: kept.tenant.clone(), user, groups, roles, scopes, limits, by })
 }
+
+impl Drop for ApiKey {
+    fn drop(&mut self) {
+        self.secret.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for ApiKey {}
 
 /// Never the secret.
 impl fmt::Debug for ApiKey {
@@ -184,6 +208,7 @@ mod tests {
             roles: BTreeSet::from([RoleName::new("lead").unwrap()]),
             scopes: BTreeSet::from([Scope::RunsRead]),
             inboxes: BTreeSet::new(),
+            limits: ScopeLimits::default(),
             created_at: Timestamp(1),
         }
     }

@@ -24,7 +24,7 @@ pub fn may_decide_as_well(
     now: Timestamp,
 ) -> Option<DecisionRight> {
     let facts = &run.facts;
-    if who.tenant != facts.tenant || !who.has(Scope::HoldsDecide) {
+    if who.tenant != facts.tenant || !who.has_for(Scope::HoldsDecide, facts.agent.as_str()) {
         return None;
     }
     let tool = run.call(hold.call()).map(|call| &call.tool);
@@ -54,7 +54,7 @@ pub fn may_decide_as_well(
 pub fn is_let_in(who: &Principal, run: &Run) -> bool {
     let person = person(who);
     let is_named = |approver: &Approver| approver.means(&person, &run.facts.owner);
-    who.tenant == run.facts.tenant && run.state.let_in.iter().any(is_named)
+    who.tenant == run.facts.tenant && who.reads(&run.facts.agent) && run.state.let_in.iter().any(is_named)
 }
 
 /// Somebody as the core knows people.

@@ -58,6 +58,10 @@ pub enum WhyNot {
     OwnRun,
     /// They are an auditor, who decides nothing.
     Auditor,
+    /// They are an operator, who decides nothing.
+    Operator,
+    /// Their credential is for deciding about other agents.
+    OtherAgents,
 }
 
 impl fmt::Display for WhyNot {
@@ -69,6 +73,8 @@ impl fmt::Display for WhyNot {
             WhyNot::NotNamed => "you are not one of its approvers",
             WhyNot::OwnRun => "you started this run, and someone else must decide",
             WhyNot::Auditor => "you are an auditor, and auditors decide nothing",
+            WhyNot::Operator => "you are an operator, and operators decide nothing",
+            WhyNot::OtherAgents => "your credential has the scope holds:decide for other agents only",
         })
     }
 }
@@ -90,8 +96,14 @@ pub fn may_decide(
     if who.is_auditor() {
         return Err(WhyNot::Auditor);
     }
+    if who.is_operator() {
+        return Err(WhyNot::Operator);
+    }
     if !who.has(Scope::HoldsDecide) {
         return Err(WhyNot::MissingScope);
+    }
+    if !who.has_for(Scope::HoldsDecide, run.agent.as_str()) {
+        return Err(WhyNot::OtherAgents);
     }
     let electorates = electorates(hold, approvers);
     let mut counts_for = Vec::new();
@@ -217,14 +229,14 @@ pub fn may_log_in(who: &Principal, run: &Facts, hold: ToDecide<'_>, approvers: &
     hold.kind == HoldKind::Auth && is_owner && may_decide(who, run, hold, approvers).is_ok()
 }
 
-/// Whether this principal may see this run and its holds: owners, approvers, administrators and auditors of its tenant. For
-/// everyone else it does not exist (T15).
+/// Whether this principal may see this run and its holds: owners, approvers, administrators, operators and auditors of its tenant, with
+/// a credential that is not for other agents only. For everyone else it does not exist (T15).
 #[must_use]
 pub fn may_see(who: &Principal, run: &Facts, approvers: Option<&Approvers>) -> bool {
     let is_involved = || {
-        who.user == run.owner || who.sees_all() || approvers.is_some_and(|approvers| approvers.include(who))
+        who.user == run.owner || who.oversees() || approvers.is_some_and(|approvers| approvers.include(who))
     };
-    who.tenant == run.tenant && is_involved()
+    who.tenant == run.tenant && who.reads(&run.agent) && is_involved()
 }
 
 #[cfg(test)]
@@ -238,6 +250,7 @@ mod tests {
     use standfast_core::time::Timestamp;
 
     use super::super::approvers::{RuleApprovers, RuleElectorate};
+    use super::super::scope_limits::ScopeLimits;
     use super::*;
 
     const FOUR_EYES: SelfApproval = SelfApproval::Forbid;
@@ -271,7 +284,7 @@ mod tests {
                 "in" => drop(who.groups.insert(GroupName::new(name).unwrap())),
                 "as" => drop(who.roles.insert(RoleName::new(name).unwrap())),
                 "from" => who.tenant = Tenant::new(name).unwrap(),
-                "with" => who.scopes = BTreeSet::from([name.parse().unwrap()]),
+                "with" => (who.scopes, who.limits) = ScopeLimits::of([name.parse().unwrap()]),
                 other => panic!("{other}"),
             }
         }
@@ -353,6 +366,13 @@ mod tests {
             ("ann as auditor", named, MAY, None),
             ("ann as auditor with admin", named, MAY, None),
             ("bob as auditor", Some("role:auditor"), MAY, None),
+            ("owner as operator", None, MAY, None),
+            ("ann as operator", named, MAY, None),
+            ("ann as operator as admin with admin", named, MAY, None),
+            ("bob as operator", Some("role:operator"), MAY, None),
+            ("ann with holds:decide:ops", named, MAY, Some(Role::Approver)),
+            ("ann with holds:decide:pay", named, MAY, None),
+            ("owner with holds:decide:pay", None, MAY, None),
         ] {
             let decides =
                 may_decide(&principal(who), &run(), of(HoldKind::Approval), &approvers(list, self_approval));
@@ -454,6 +474,14 @@ mod tests {
             ("bob with admin", true),
             ("bob as auditor", true),
             ("bob from acme as auditor", false),
+            ("bob as operator", true),
+            ("bob from acme as operator", false),
+            ("owner with runs:read:ops", true),
+            ("owner with runs:read:pay", false),
+            ("bob as auditor with runs:read:ops", true),
+            ("bob as auditor with runs:read:pay", false),
+            ("bob as admin with runs:read:pay", false),
+            ("bob in finance with runs:read:pay", false),
             ("bob", false),
             ("bob in sales", false),
             ("owner from acme", false),

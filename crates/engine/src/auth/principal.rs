@@ -10,8 +10,10 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use standfast_core::approver::Approver;
-use standfast_core::name::{BadName, GroupName, InboxName, RoleName, Tenant, UserId};
+use standfast_core::name::{AgentName, BadName, GroupName, InboxName, RoleName, Tenant, UserId};
 use standfast_core::time::Timestamp;
+
+use super::scope_limits::{NamedScope, ScopeLimits};
 
 /// Who is calling.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +28,8 @@ pub struct Principal {
     pub roles: BTreeSet<RoleName>,
     /// What their credential may be used for.
     pub scopes: BTreeSet<Scope>,
-    /// The inboxes that `inbox:work` is for; empty means all of them.
-    pub inboxes: BTreeSet<InboxName>,
+    /// What those are narrowed to: agents, inboxes, gateways.
+    pub limits: ScopeLimits,
     /// How they were identified, so that it can be asked again later whether that still holds.
     pub by: Identification,
 }
@@ -92,6 +94,9 @@ const ADMIN: &str = "admin";
 /// The role of whoever reads everything and changes nothing.
 const AUDITOR: &str = "auditor";
 
+/// The role of whoever keeps the server going and decides nothing.
+const OPERATOR: &str = "operator";
+
 impl Principal {
     /// An ordinary user of the tenant of a server that has only one: everything but administering.
     #[must_use]
@@ -102,7 +107,7 @@ impl Principal {
             groups: BTreeSet::new(),
             roles: BTreeSet::new(),
             scopes: Scope::usual(),
-            inboxes: BTreeSet::new(),
+            limits: ScopeLimits::default(),
             by: Identification::Local,
         }
     }
@@ -129,10 +134,23 @@ impl Principal {
         }
     }
 
-    /// Whether they administer the server: by their role or by their credential. An auditor never does.
+    /// Whether they administer the server: by their role or by their credential. An auditor never does, nor an operator.
     #[must_use]
     pub fn is_admin(&self) -> bool {
-        (self.scopes.contains(&Scope::Admin) || self.is_a(ADMIN)) && !self.is_auditor()
+        (self.scopes.contains(&Scope::Admin) || self.is_a(ADMIN)) && !self.is_auditor() && !self.is_operator()
+    }
+
+    /// Whether they keep the server going and decide nothing, whatever else they are and their credential is for: whoever
+    /// configures is not whoever approves.
+    #[must_use]
+    pub fn is_operator(&self) -> bool {
+        self.is_a(OPERATOR) && !self.is_auditor()
+    }
+
+    /// Whether they see to what is everybody's of their tenant: runs, deliveries, subscriptions, conversations.
+    #[must_use]
+    pub fn operates(&self) -> bool {
+        self.is_admin() || self.is_operator()
     }
 
     /// Whether they read everything of their tenant and change nothing, whatever else they are and their credential is for.
@@ -144,30 +162,76 @@ impl Principal {
     /// Whether they see everything of their tenant.
     #[must_use]
     pub fn sees_all(&self) -> bool {
-        self.is_admin() || self.is_auditor()
+        self.oversees() && self.narrowed_to(Scope::RunsRead).is_none()
+    }
+
+    /// Whether they see what is others', of the agents that their credential is for.
+    #[must_use]
+    pub fn oversees(&self) -> bool {
+        self.operates() || self.is_auditor()
+    }
+
+    /// Whether their credential shows anything of this agent: what it does not show is not there for them. Whether it is for looking at
+    /// all is asked at the door.
+    #[must_use]
+    pub fn reads(&self, agent: &AgentName) -> bool {
+        self.narrowed_to(Scope::RunsRead).is_none_or(|names| names.contains(agent.as_str()))
+    }
+
+    /// Them at a gateway that their credential is for: there it opens gates as one does that is for all gateways.
+    #[must_use]
+    pub fn at_gateway(&self) -> Principal {
+        Principal { limits: self.limits.clone().without(Scope::GatesOpen), ..self.clone() }
+    }
+
+    /// The names that their credential narrows a scope to; none when it covers all.
+    #[must_use]
+    pub fn narrowed_to(&self, scope: Scope) -> Option<&BTreeSet<String>> {
+        self.limits.names(scope).filter(|_| !self.scopes.contains(&Scope::Admin))
     }
 
     fn is_a(&self, role: &str) -> bool {
         self.roles.iter().any(|one| one.as_str() == role)
     }
 
-    /// Whether their credential may be used for this. One that opens gates is an agent's: it never decides.
+    /// Whether their credential may be used for this, of something at least. One that opens gates is an agent's: it never
+    /// decides. One that opens them at some gateways does so nowhere else.
     #[must_use]
     pub fn has(&self, scope: Scope) -> bool {
-        if self.is_auditor() && !matches!(scope, Scope::RunsRead | Scope::MetricsRead) {
-            return false;
-        }
-        if scope == Scope::HoldsDecide && self.scopes.contains(&Scope::GatesOpen) {
-            return false;
-        }
-        self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+        let is_elsewhere = scope == Scope::GatesOpen && self.narrowed_to(scope).is_some();
+        self.may_use(scope) && !is_elsewhere
+    }
+
+    /// Whether their credential may be used for this, of what has this name: an agent, an inbox, a gateway.
+    #[must_use]
+    pub fn has_for(&self, scope: Scope, name: &str) -> bool {
+        self.may_use(scope) && self.narrowed_to(scope).is_none_or(|names| names.contains(name))
+    }
+
+    /// The scope that their credential lacks for what has this name; none when it is for that.
+    #[must_use]
+    pub fn lacks(&self, scope: Scope, name: &str) -> Option<NamedScope> {
+        let lacked =
+            if self.may_use(scope) { NamedScope::only(scope, name) } else { NamedScope::from(scope) };
+        (!self.has_for(scope, name)).then_some(lacked)
+    }
+
+    fn may_use(&self, scope: Scope) -> bool {
+        let is_allowed = match scope {
+            Scope::RunsRead | Scope::MetricsRead => true,
+            Scope::HoldsDecide => {
+                !self.is_auditor() && !self.is_operator() && !self.scopes.contains(&Scope::GatesOpen)
+            }
+            Scope::Admin => !self.is_auditor() && !self.is_operator(),
+            Scope::RunsWrite | Scope::InboxWork | Scope::GatesOpen => !self.is_auditor(),
+        };
+        is_allowed && (self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin))
     }
 
     /// Whether their credential may be used to work on the tasks of this inbox.
     #[must_use]
     pub fn works_in(&self, inbox: &InboxName) -> bool {
-        let is_limited = !self.inboxes.is_empty() && !self.scopes.contains(&Scope::Admin);
-        self.has(Scope::InboxWork) && (!is_limited || self.inboxes.contains(inbox))
+        self.has_for(Scope::InboxWork, inbox.as_str())
     }
 
     /// Every name that a list of approvers could mean them by.
@@ -314,6 +378,69 @@ mod tests {
         }
         who.scopes = BTreeSet::from([Scope::HoldsDecide]);
         assert!(!who.has(Scope::RunsRead), "a credential that is not for looking shows nothing");
+    }
+
+    /// Role × what it is for, with every scope: whoever configures decides nothing, whoever audits changes nothing, and the
+    /// stricter role counts.
+    #[test]
+    fn t12_every_role_has_what_is_its_own() {
+        let every = "runs:read runs:write holds:decide inbox:work metrics:read admin";
+        let operators = "runs:read runs:write inbox:work metrics:read";
+        for (roles, scopes, has, oversees, operates) in [
+            ("", "runs:read runs:write holds:decide", "runs:read runs:write holds:decide", false, false),
+            (
+                "service",
+                "runs:read runs:write holds:decide",
+                "runs:read runs:write holds:decide",
+                false,
+                false,
+            ),
+            ("admin", "runs:read holds:decide", "runs:read holds:decide", true, true),
+            ("", every, every, true, true),
+            ("operator", every, operators, true, true),
+            ("operator admin", every, operators, true, true),
+            ("operator", "runs:read holds:decide", "runs:read", true, true),
+            ("auditor", every, "runs:read metrics:read", true, false),
+            ("auditor operator admin", every, "runs:read metrics:read", true, false),
+        ] {
+            let mut who = Principal::of(UserId::new("ann").unwrap());
+            who.roles = roles.split_whitespace().map(|role| RoleName::new(role).unwrap()).collect();
+            let named = scopes.split_whitespace().map(|scope| scope.parse().unwrap());
+            (who.scopes, who.limits) = ScopeLimits::of(named);
+            let held = Scope::ALL.into_iter().filter(|scope| *scope != Scope::GatesOpen && who.has(*scope));
+            let held: Vec<&str> = held.map(Scope::as_str).collect();
+            assert_eq!(held.join(" "), has, "{roles:?}");
+            assert_eq!((who.oversees(), who.operates()), (oversees, operates), "{roles:?}");
+        }
+    }
+
+    /// A scope with a name covers that alone, and one that opens gates at a gateway does so nowhere else.
+    #[test]
+    fn a_scope_with_a_name_covers_that_alone() {
+        let with = |scopes: &str| {
+            let mut who = Principal::of(UserId::new("ann").unwrap());
+            let named = scopes.split_whitespace().map(|scope| scope.parse().unwrap());
+            (who.scopes, who.limits) = ScopeLimits::of(named);
+            who
+        };
+        for scope in [Scope::RunsRead, Scope::RunsWrite, Scope::HoldsDecide, Scope::InboxWork] {
+            let who = with(&format!("{scope}:ops"));
+            assert!(who.has(scope) && who.has_for(scope, "ops") && !who.has_for(scope, "pay"), "{scope}");
+            let lacks = |who: &Principal, name: &str| who.lacks(scope, name).map(|lacked| lacked.to_string());
+            assert_eq!((lacks(&who, "ops"), lacks(&who, "pay")), (None, Some(format!("{scope}:pay"))));
+            assert_eq!(lacks(&with("metrics:read"), "pay"), Some(scope.to_string()));
+            assert_eq!(lacks(&with(&format!("{scope}:ops admin")), "pay"), None);
+        }
+        let who = with("gates:open:jira");
+        assert!(!who.has(Scope::GatesOpen) && who.has_for(Scope::GatesOpen, "jira"));
+        assert!(!who.has_for(Scope::GatesOpen, "github") && who.at_gateway().has(Scope::GatesOpen));
+        assert!(
+            !with("gates:open:jira holds:decide").has(Scope::HoldsDecide),
+            "it is an agent's all the same"
+        );
+        let mut auditor = with("runs:read:ops");
+        auditor.roles = BTreeSet::from([RoleName::new("auditor").unwrap()]);
+        assert!(auditor.oversees() && !auditor.sees_all());
     }
 
     #[test]

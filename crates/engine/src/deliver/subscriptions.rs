@@ -23,7 +23,7 @@ use crate::clock;
 use crate::commit::IdempotencyKey;
 use crate::host::Host;
 use crate::identity::{Identity, Owner};
-use crate::log::{Log, needs};
+use crate::log::{Log, needs, needs_for};
 use crate::receivers::{Deactivation, Receiver, SubscriptionError, UnresolvedHost};
 use crate::wakes::Wakes;
 
@@ -336,16 +336,17 @@ impl Subscriptions {
             Hears::Run(run) => drop(self.log.see(who, *run).await?),
             Hears::Agent(name) => {
                 let agent = self.host.agent(name)?;
-                if !who.is_admin() && !agent.approvers.include(who) {
+                needs_for(who, Scope::RunsRead, name)?;
+                if !who.operates() && !agent.approvers.include(who) {
                     return Err(SubscriptionError::NotAllowed(
                         "only admins and approvers of an agent can subscribe to all its runs; subscribe to one run",
                     ));
                 }
             }
-            Hears::Tenant if who.is_admin() => {}
+            Hears::Tenant if who.operates() && who.sees_all() => {}
             Hears::Tenant => {
                 return Err(SubscriptionError::NotAllowed(
-                    "only admins can subscribe to all runs; subscribe to an agent or a run",
+                    "only admins and operators can subscribe to all runs; subscribe to an agent or a run",
                 ));
             }
         }

@@ -17,7 +17,7 @@ use crate::log::session_records;
 use crate::settings::Auth;
 
 /// How much of what a program says of itself is kept.
-const LABEL_MAX: usize = 120;
+const LABEL_MAX: usize = 300;
 
 /// How long after the last note the next one is made that a session is used; less where it soon ends without.
 const NOTE_EVERY: Millis = Millis::seconds(60);
@@ -245,7 +245,7 @@ impl Identity {
             if !ends_sessions_of(who, &holder) {
                 let sessions = self.rows.sessions(&who.tenant, &holder).await?;
                 if sessions.live(self.host.clock.now()).any(|session| session.shown_id() == id) {
-                    return Err(EngineError::MissingScope(Scope::RunsWrite));
+                    return Err(EngineError::MissingScope(Scope::RunsWrite.into()));
                 }
                 continue;
             }

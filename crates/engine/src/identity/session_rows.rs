@@ -319,6 +319,7 @@ mod tests {
             roles: Default::default(),
             scopes: Default::default(),
             inboxes: Default::default(),
+            limits: Default::default(),
             issued_at: Timestamp(0),
             expires_at: Timestamp(expires_at),
         };

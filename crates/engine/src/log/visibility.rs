@@ -116,7 +116,7 @@ impl Log {
         let settings = self.host.settings();
         let is_gate = agent.is_none_or(|agent| agent.as_str() == GATE);
         let mut agents = settings.agents.iter().filter(|(name, _)| agent.is_none_or(|agent| agent == *name));
-        who.sees_all()
+        who.oversees()
             || agents.any(|(_, agent)| agent.approvers.include(who))
             || (is_gate && settings.gate.approvers.include(who))
     }
@@ -140,7 +140,12 @@ impl Log {
 
 /// Refuses a caller whose credential is not for this.
 pub(crate) fn needs(who: &Principal, scope: Scope) -> Result<(), EngineError> {
-    if who.has(scope) { Ok(()) } else { Err(EngineError::MissingScope(scope)) }
+    if who.has(scope) { Ok(()) } else { Err(EngineError::MissingScope(scope.into())) }
+}
+
+/// Refuses a caller whose credential is not for this, or not of this agent.
+pub(crate) fn needs_for(who: &Principal, scope: Scope, agent: &AgentName) -> Result<(), EngineError> {
+    who.lacks(scope, agent.as_str()).map_or(Ok(()), |lacked| Err(EngineError::MissingScope(lacked)))
 }
 
 /// How audiences name a user, a group or a role.

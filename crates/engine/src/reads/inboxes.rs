@@ -82,7 +82,8 @@ impl Inboxes {
 
     /// The inboxes: those that have had work, and those that agents of this server serve.
     pub async fn list(&self, who: &Principal) -> Result<Vec<InboxView>, EngineError> {
-        if !who.is_auditor() {
+        let reads_all = who.is_auditor() || who.is_operator();
+        if !reads_all {
             needs(who, Scope::InboxWork)?;
         }
         let counted = self.log.store.inbox_counts(who.tenant.clone()).await?;
@@ -101,7 +102,7 @@ impl Inboxes {
                 view.agents.push(name.clone());
             }
         }
-        all.retain(|inbox, _| who.is_auditor() || who.works_in(inbox));
+        all.retain(|inbox, _| reads_all || who.works_in(inbox));
         Ok(all.into_values().collect())
     }
 
@@ -197,7 +198,7 @@ impl Inboxes {
         (cursor, limit): (Option<u64>, usize),
         is_waiting: impl Fn(&Run, &[(HoldId, HoldKind)]) -> bool,
     ) -> Result<Page<TaskView>, EngineError> {
-        let audience = if who.sees_all() {
+        let audience = if who.oversees() {
             Audience::Everyone
         } else {
             Audience::AnyOf(who.parties().map(|party| audience_member(&party)).collect())

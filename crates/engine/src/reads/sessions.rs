@@ -22,7 +22,7 @@ use super::Reads;
 use crate::EngineError;
 use crate::auth::{Principal, Scope};
 use crate::host::Host;
-use crate::log::{Log, needs};
+use crate::log::{Log, needs, needs_for};
 
 /// The key of the metadata that is a view of what is pending.
 pub const PENDING: &str = "pending_executions";
@@ -357,7 +357,8 @@ impl Sessions {
     ) -> Result<SessionRow, SessionError> {
         needs(who, Scope::RunsWrite)?;
         let row = self.find_session(who, name).await?;
-        if who.is_admin() || row.key.owner == who.user {
+        needs_for(who, Scope::RunsWrite, &row.key.agent)?;
+        if who.operates() || row.key.owner == who.user {
             Ok(row)
         } else {
             Err(SessionError::NotYours(row.key.owner))
@@ -367,10 +368,10 @@ impl Sessions {
     /// A conversation as somebody may see it: its user, administrators and auditors with its metadata, approvers of its agent without
     /// them, everyone else not at all.
     fn seen_session(&self, who: &Principal, row: SessionRow) -> Option<SessionRow> {
-        if who.tenant != row.key.tenant {
+        if who.tenant != row.key.tenant || !who.reads(&row.key.agent) {
             return None;
         }
-        if who.sees_all() || row.key.owner == who.user {
+        if who.oversees() || row.key.owner == who.user {
             return Some(row);
         }
         let is_approver = self.host.agent(&row.key.agent).is_ok_and(|agent| agent.approvers.include(who));

@@ -17,7 +17,7 @@ use crate::EngineError;
 use crate::auth::{Principal, Scope};
 use crate::host::Host;
 use crate::identity::{Identity, Owner};
-use crate::log::{Log, needs};
+use crate::log::{Log, needs, needs_for};
 use crate::outbound::guard::BlockReason;
 
 /// Receivers that a client may name for one run: every append looks at them.
@@ -87,7 +87,8 @@ impl Callbacks {
         run: RunId,
         callback: Callback,
     ) -> Result<(), SubscriptionError> {
-        self.log.see(who, run).await?;
+        let seen = self.log.see(who, run).await?;
+        needs_for(who, Scope::RunsWrite, &seen.facts.agent)?;
         self.keep_callback(who, run, callback).await
     }
 
@@ -195,7 +196,8 @@ impl Callbacks {
         name: &str,
     ) -> Result<(), SubscriptionError> {
         needs(who, Scope::RunsWrite)?;
-        self.log.see(who, run).await?;
+        let seen = self.log.see(who, run).await?;
+        needs_for(who, Scope::RunsWrite, &seen.facts.agent)?;
         let id = row_id(who, run, kind, name);
         self.log.store.delete_subscription(who.tenant.clone(), id).await?;
         Ok(())

@@ -17,7 +17,7 @@ use standfast_core::grant::SavedGrant;
 use standfast_core::hold::{Demand, HoldKind};
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::message::Message;
-use standfast_core::name::ToolName;
+use standfast_core::name::{AgentName, ToolName};
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
@@ -36,7 +36,7 @@ use crate::commit::{Authority, Change, IdempotencyKey, is_leased_elsewhere};
 use crate::drive::account::account;
 use crate::drive::effects::{EffectCall, is_claimed_meanwhile};
 use crate::drive::{Acceptance, DriveGuard, Queue, TakenRun};
-use crate::log::{Snapshot, demands, needs, recorded};
+use crate::log::{Snapshot, demands, needs, needs_for, recorded};
 use crate::policy;
 use crate::request_context;
 use crate::settings::Agent;
@@ -288,7 +288,7 @@ impl Submit {
     pub async fn decide_all(&self, who: &Principal, decisions: Decisions) -> Result<Acceptance, EngineError> {
         self.needs_to_decide(who, &decisions).await?;
         let snapshot = self.log.whole_snapshot(who, decisions.run).await?;
-        self.decide_by(&Decider::Person(who.clone()), decisions, snapshot.into()).await
+        self.decide_on(who, decisions, &snapshot).await
     }
 
     /// The same, on what the caller has read of the run.
@@ -298,13 +298,27 @@ impl Submit {
         decisions: Decisions,
         snapshot: &Snapshot,
     ) -> Result<Acceptance, EngineError> {
-        self.needs_to_decide(who, &decisions).await?;
+        self.needs_to_decide_of(who, &decisions, &snapshot.run().facts.agent).await?;
         self.decide_by(&Decider::Person(who.clone()), decisions, snapshot.into()).await
     }
 
     /// Refuses whose credential is not for deciding, and records that they tried.
     async fn needs_to_decide(&self, who: &Principal, decisions: &Decisions) -> Result<(), EngineError> {
         let needed = needs(who, Scope::HoldsDecide);
+        if let Err(error) = &needed {
+            self.refused.record(&self.log, who, decisions.ids(), error).await;
+        }
+        needed
+    }
+
+    /// The same, of an agent.
+    async fn needs_to_decide_of(
+        &self,
+        who: &Principal,
+        decisions: &Decisions,
+        agent: &AgentName,
+    ) -> Result<(), EngineError> {
+        let needed = needs_for(who, Scope::HoldsDecide, agent);
         if let Err(error) = &needed {
             self.refused.record(&self.log, who, decisions.ids(), error).await;
         }
@@ -320,7 +334,7 @@ impl Submit {
         snapshot: &Snapshot,
         task: RunId,
     ) -> Result<Acceptance, EngineError> {
-        needs(who, Scope::RunsWrite)?;
+        needs_for(who, Scope::RunsWrite, &snapshot.run().facts.agent)?;
         if let DecisionSet::Reject { above, .. } = &mut decisions.what {
             let mut next = snapshot.run().facts.parent;
             while let Some(parent) = next {

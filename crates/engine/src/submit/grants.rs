@@ -29,7 +29,7 @@ use crate::auth::{Principal, Scope};
 use crate::drive::Acceptance;
 use crate::drive::grants::{beside_policy, judged, schema_of};
 use crate::host::Host;
-use crate::log::{KeptGrant, Log, Revocation, Snapshot, needs};
+use crate::log::{KeptGrant, Log, Revocation, Snapshot, needs, needs_for};
 use crate::policy::call_of;
 use crate::settings::Rules;
 
@@ -139,7 +139,7 @@ impl Grants {
         request: &GrantRequest,
         snapshot: &Snapshot,
     ) -> Result<GrantProposal, GrantError> {
-        needs(who, Scope::HoldsDecide)?;
+        needs_for(who, Scope::HoldsDecide, &snapshot.run().facts.agent)?;
         self.proposal(who, snapshot, hold, request).await
     }
 
@@ -291,6 +291,7 @@ impl Grants {
     pub async fn revoke(&self, who: &Principal, id: &GrantId) -> Result<GrantView, EngineError> {
         needs(who, Scope::HoldsDecide)?;
         let kept = self.one_visible(who, id).await?;
+        needs_for(who, Scope::HoldsDecide, &kept.grant.proposal.agent)?;
         if kept.revoked.is_none() {
             let now = self.host.clock.now();
             let revocation = Revocation { by: who.user.clone(), at: now };

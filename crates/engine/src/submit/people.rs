@@ -22,7 +22,7 @@ use crate::EngineError;
 use crate::auth::{Principal, Scope};
 use crate::commit::{Authority, Change, IdempotencyKey};
 use crate::drive::effects::EffectCall;
-use crate::log::{demands, needs, recorded};
+use crate::log::{demands, needs, needs_for, recorded};
 use crate::policy;
 
 /// Something that is to happen to a hold without deciding it.
@@ -115,6 +115,7 @@ impl Submit {
         let snapshot = self.log.whole_snapshot(who, id.run).await?;
         let row = &snapshot.stored().row;
         let facts = &row.run.facts;
+        needs_for(who, Scope::HoldsDecide, &facts.agent)?;
         let hold = snapshot.hold(id.key).await?.ok_or(EngineError::NotFound)?;
         if self.commit.done_before(who, once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);

@@ -18,7 +18,7 @@ use standfast_core::id::HoldId;
 use standfast_core::job::JobProgress;
 use standfast_core::json::RawJson;
 use standfast_core::message::ToolResult;
-use standfast_core::name::UserId;
+use standfast_core::name::{AgentName, UserId};
 use standfast_core::refusal::Refusal;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::{SessionKey, StoreError};
@@ -29,7 +29,7 @@ use crate::EngineError;
 use crate::auth::{Principal, Scope};
 use crate::commit::{Change, Commit, IdempotencyKey};
 use crate::host::Host;
-use crate::log::{JobView, Log, Snapshot, needs};
+use crate::log::{JobView, Log, Snapshot, needs_for};
 use crate::tool::Tool;
 use crate::tool::secrets::Secrets;
 
@@ -149,7 +149,7 @@ impl Reports {
         let run = report.job.run;
         let snapshot = match (&report.signature, &report.sender) {
             // Before the log is read: a run of somebody else must not take longer than one that does not exist (T15).
-            (None, Some(who)) if !is_service(who) => self.log.snapshot(who, run).await,
+            (None, Some(who)) if !is_a_service(who) => self.log.snapshot(who, run).await,
             (_, _) => self.log.any_snapshot(run).await,
         };
         let snapshot = match snapshot {
@@ -215,7 +215,7 @@ impl Reports {
         let Some(who) = &report.sender else {
             return Err(ReportError::NotSigned("sign the body with the secret of this call"));
         };
-        if is_service(who) && who.tenant == view.run.tenant {
+        if is_service(who, &view.run.agent) && who.tenant == view.run.tenant {
             return Ok(Decider::Callback(reporter(view, Some(who.user.clone()))));
         }
         if self.log.may_see(who, &view.run) {
@@ -272,7 +272,7 @@ impl Reports {
             }
         };
         if let Decider::Person(who) = by {
-            needs(who, Scope::HoldsDecide)?;
+            needs_for(who, Scope::HoldsDecide, &snapshot.run().facts.agent)?;
         }
         let decision = Decision { hold: job, wanted, digest: None, revision: None, once };
         Ok(self.submit.decide_by(by, decision.into(), snapshot.into()).await?.answer)
@@ -318,7 +318,7 @@ impl Reports {
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
         if let Decider::Person(who) = by {
-            needs(who, Scope::RunsWrite)?;
+            needs_for(who, Scope::RunsWrite, &snapshot.run().facts.agent)?;
         }
         let (who, once) = (by.principal(), once.as_ref());
         let change = Change { writes: self.commit.mark(who, once), ..Change::new(by.actor(), vec![command]) };
@@ -326,8 +326,13 @@ impl Reports {
     }
 }
 
-/// Whether somebody may report about any job of their tenant.
-fn is_service(who: &Principal) -> bool {
+/// Whether somebody may report about any job of their tenant, or of the agents that their credential is for.
+fn is_service(who: &Principal, agent: &AgentName) -> bool {
+    is_a_service(who) && who.has_for(Scope::HoldsDecide, agent.as_str())
+}
+
+/// The same of some agent at least.
+fn is_a_service(who: &Principal) -> bool {
     who.has(Scope::HoldsDecide) && who.roles.iter().any(|role| role.as_str() == SERVICE)
 }
 

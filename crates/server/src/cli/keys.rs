@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use standfast::database::Database;
 use standfast_core::name::{GroupName, InboxName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
-use standfast_engine::auth::{ApiKey, KeyFacts, Scope};
+use standfast_engine::auth::{ApiKey, KeyFacts, NamedScope, Scope, ScopeLimits};
 use standfast_engine::clock::{self, Clock};
 use standfast_store::file::{self, CredentialFolder};
 use standfast_store::postgres::{self, PostgresStore};
@@ -83,14 +83,16 @@ pub(super) struct Create {
     /// A group of the user. May be repeated.
     #[arg(long = "group", value_name = "G", value_parser = |text: &str| GroupName::new(text))]
     groups: Vec<GroupName>,
-    /// A role of the user: `admin` sees and changes everything, `auditor` sees everything and changes nothing. May be repeated.
+    /// A role of the user: `admin` sees and changes everything, `operator` sees everything, runs it and decides nothing, `auditor` sees
+    /// everything and changes nothing. May be repeated.
     #[arg(long = "role", value_name = "R", value_parser = |text: &str| RoleName::new(text))]
     roles: Vec<RoleName>,
     /// What the key may do: runs:read, runs:write, holds:decide, inbox:work, gates:open (which never decides), metrics:read, admin. May be repeated. Default: runs:read,
-    /// runs:write, holds:decide.
+    /// runs:write, holds:decide. With a name it is for that alone: runs:read:AGENT, runs:write:AGENT, holds:decide:AGENT,
+    /// inbox:work:INBOX, gates:open:GATEWAY.
     #[arg(long = "scope", value_name = "S")]
-    scopes: Vec<Scope>,
-    /// An inbox that the key may work in; gives the scope inbox:work for these inboxes alone. May be repeated.
+    scopes: Vec<NamedScope>,
+    /// An inbox that the key may work in, the same as --scope inbox:work:INBOX. May be repeated.
     #[arg(long = "inbox", value_name = "I", value_parser = |text: &str| InboxName::new(text))]
     inboxes: Vec<InboxName>,
     /// When the key expires: 12h, 30d, 8w. Default: never.
@@ -253,12 +255,14 @@ fn create(order: &Create) -> Result<String, Failure> {
     let is_new = database.file().is_some_and(|file| !file.exists());
     let mut file = open_database(database)?;
     let now = Clock::system().now();
-    let mut scopes: BTreeSet<Scope> = match order.scopes.as_slice() {
-        [] => Scope::usual(),
-        named => named.iter().copied().collect(),
+    let (mut scopes, mut limits) = match order.scopes.as_slice() {
+        [] => (Scope::usual(), ScopeLimits::default()),
+        named => ScopeLimits::of(named.iter().cloned()),
     };
-    if !order.inboxes.is_empty() {
+    // Whoever names inboxes means these alone.
+    for inbox in &order.inboxes {
         scopes.insert(Scope::InboxWork);
+        limits.narrow(Scope::InboxWork, inbox.as_str());
     }
     let facts = KeyFacts {
         name: order.name.clone(),
@@ -266,7 +270,8 @@ fn create(order: &Create) -> Result<String, Failure> {
         groups: order.groups.iter().cloned().collect(),
         roles: order.roles.iter().cloned().collect(),
         scopes,
-        inboxes: order.inboxes.iter().cloned().collect(),
+        inboxes: BTreeSet::new(),
+        limits,
         created_at: now,
     };
     let expires_at = order.expires.map(|span| now.plus(span));
@@ -436,14 +441,14 @@ fn as_json(credential: &Credential, now: Timestamp) -> Value {
         "revoked_at": credential.revoked_at.map(rfc3339),
     });
     if let Ok(facts) = serde_json::from_str::<KeyFacts>(&credential.facts) {
-        let KeyFacts { name, user, groups, roles, scopes, inboxes, created_at } = facts;
+        let held = held_scopes(&facts);
+        let KeyFacts { name, user, groups, roles, created_at, .. } = facts;
         let more = [
             ("name", json!(name)),
             ("user", json!(user)),
             ("groups", json!(groups)),
             ("roles", json!(roles)),
-            ("scopes", json!(scopes)),
-            ("inboxes", json!(inboxes)),
+            ("scopes", json!(held)),
             ("created_at", json!(rfc3339(created_at))),
         ];
         more.into_iter().for_each(|(name, value)| shown[name] = value);
@@ -451,21 +456,9 @@ fn as_json(credential: &Credential, now: Timestamp) -> Value {
     shown
 }
 
-/// The scopes of a key; that of some inboxes only names them, as tokens do.
+/// The scopes of a key, with what they are narrowed to.
 fn held_scopes(facts: &KeyFacts) -> Vec<String> {
-    let named = |scope: &Scope| match scope {
-        Scope::InboxWork if !facts.inboxes.is_empty() => {
-            facts.inboxes.iter().map(|inbox| format!("{scope}:{inbox}")).collect()
-        }
-        Scope::RunsRead
-        | Scope::RunsWrite
-        | Scope::HoldsDecide
-        | Scope::InboxWork
-        | Scope::GatesOpen
-        | Scope::MetricsRead
-        | Scope::Admin => vec![scope.to_string()],
-    };
-    facts.scopes.iter().flat_map(named).collect()
+    texts(facts.all_limits().named(&facts.scopes))
 }
 
 fn texts<T: ToString>(items: impl IntoIterator<Item = T>) -> Vec<String> {

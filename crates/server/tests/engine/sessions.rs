@@ -29,6 +29,7 @@ async fn signed_in(site: &Site) -> (Engine, Arc<dyn Store>, String) {
         roles: BTreeSet::new(),
         scopes: Scope::usual(),
         inboxes: BTreeSet::new(),
+        limits: Default::default(),
         created_at: NOON,
     };
     let credential = key.credential(Tenant::default_tenant(), &facts, None).unwrap();

@@ -230,8 +230,17 @@ pub(crate) fn who(user: &str) -> Principal {
 pub(crate) async fn key_of(user: &str, store: &SqliteStore) -> String {
     let mut random = [7; KEY_BYTES];
     random.iter_mut().zip(user.bytes()).for_each(|(byte, letter)| *byte = letter);
-    let Principal { tenant, user, groups, roles, scopes, inboxes, by: _ } = who(user);
-    let facts = KeyFacts { name: None, user, groups, roles, scopes, inboxes, created_at: Timestamp(0) };
+    let Principal { tenant, user, groups, roles, scopes, limits, by: _ } = who(user);
+    let facts = KeyFacts {
+        name: None,
+        user,
+        groups,
+        roles,
+        scopes,
+        inboxes: Default::default(),
+        limits,
+        created_at: Timestamp(0),
+    };
     let key = ApiKey::new(random);
     // A second browser of the same user has the same key.
     store.put_credential(key.credential(tenant, &facts, None).unwrap()).await.unwrap();

@@ -82,9 +82,9 @@ pub fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(
     get, path = "/agents", tag = "agents", responses((status = 200, body = wire::Agents), DefaultAnswers)
 )]
-async fn agents(State(app): State<App>) -> Json<wire::Agents> {
+async fn agents(State(app): State<App>, Extension(who): CallerOf) -> Json<wire::Agents> {
     let settings = app.engine.settings();
-    let agents = settings.agents.iter();
+    let agents = settings.agents.iter().filter(|(name, _)| who.reads(name));
     Json(wire::Agents { agents: agents.map(|(name, agent)| map::agent(name.to_string(), agent)).collect() })
 }
 
@@ -93,10 +93,14 @@ async fn agents(State(app): State<App>) -> Json<wire::Agents> {
     get, path = "/agents/{agent}", tag = "agents", params(("agent" = String, Path, description = "The agent's name")),
     responses((status = 200, body = wire::AgentBody), DefaultAnswers)
 )]
-async fn agent(State(app): State<App>, Segment(agent): Segment) -> ApiResult<Json<wire::AgentBody>> {
+async fn agent(
+    State(app): State<App>,
+    Extension(who): CallerOf,
+    Segment(agent): Segment,
+) -> ApiResult<Json<wire::AgentBody>> {
     let name = AgentName::new(agent).map_err(|_| Problem::not_found())?;
     let settings = app.engine.settings();
-    let found = settings.agents.get(&name).ok_or_else(Problem::not_found)?;
+    let found = settings.agents.get(&name).filter(|_| who.reads(&name)).ok_or_else(Problem::not_found)?;
     Ok(Json(map::agent(name.to_string(), found)))
 }
 

@@ -195,10 +195,10 @@ async fn cancel_pending(
 
 /// The tools whose results come from elsewhere.
 #[utoipa::path(get, path = "/tools", tag = "async tools", responses((status = 200, body = Vec<wire::AsyncToolDefinition>)))]
-async fn tools(State(app): State<App>) -> Json<Vec<wire::AsyncToolDefinition>> {
+async fn tools(State(app): State<App>, Extension(who): CallerOf) -> Json<Vec<wire::AsyncToolDefinition>> {
     let settings = app.engine.settings();
     let mut found: BTreeMap<String, wire::AsyncToolDefinition> = BTreeMap::new();
-    for (agent, made) in &settings.agents {
+    for (agent, made) in settings.agents.iter().filter(|(agent, _)| who.reads(agent)) {
         for (name, tool) in &made.tools {
             let (Some(job), Some(spec)) = (tool.external(), made.definition.tools.get(name)) else {
                 continue;
@@ -375,7 +375,7 @@ fn note(output: Option<String>, progress: Option<f64>) -> Body {
 }
 
 /// How a request is signed. A header that comes twice is none.
-fn signature(headers: &HeaderMap) -> JobResult<Option<Signature>> {
+pub(super) fn signature(headers: &HeaderMap) -> JobResult<Option<Signature>> {
     let one = |name: &'static str| -> JobResult<Option<String>> {
         let mut values = headers.get_all(name).iter();
         let (first, second) = (values.next(), values.next());

@@ -183,8 +183,7 @@ impl Door {
             request.extensions_mut().insert(pass);
             rates.count_of(limits, request, &who, now)?;
             // Looking is refused here, where no new route can forget it. Changes are the engine's to refuse.
-            let may_look = who.has(Scope::RunsRead)
-                || narrower_scope(request.uri().path()).is_some_and(|scope| who.has(scope));
+            let may_look = who.has(Scope::RunsRead) || has_narrower_scope(&who, request.uri().path());
             if is_harmless(request.method()) && !may_look {
                 return Err(Problem::missing_scope(Scope::RunsRead));
             }
@@ -194,13 +193,15 @@ impl Door {
     }
 }
 
-/// What is enough to look at a path, beside the scope to look at everything: scrapers see figures, agents their own gates.
-fn narrower_scope(path: &str) -> Option<Scope> {
+/// Whether somebody may look at a path without the scope to look at everything: scrapers see figures, agents their own gates.
+fn has_narrower_scope(who: &Principal, path: &str) -> bool {
     if path == METRICS {
-        return Some(Scope::MetricsRead);
+        return who.has(Scope::MetricsRead);
     }
-    let is_mcp = path == MCP || path.starts_with(MCP_SERVERS);
-    (path.starts_with(GATES) || is_mcp).then_some(Scope::GatesOpen)
+    match path.strip_prefix(MCP_SERVERS) {
+        Some(gateway) => who.has_for(Scope::GatesOpen, gateway),
+        None => (path == MCP || path.starts_with(GATES)) && who.has(Scope::GatesOpen),
+    }
 }
 
 fn is_open(method: &Method, path: &str) -> bool {

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use standfast_core::time::Millis;
-use standfast_engine::auth::Scope;
+use standfast_engine::auth::NamedScope;
 use utoipa::ToSchema;
 
 /// An error as a client reads it.
@@ -45,10 +45,10 @@ pub struct ProblemDetails {
     /// Holds that wait for a decision.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<String>,
-    /// The scope that the caller's key lacks.
+    /// The scope that the caller's key lacks, with the agent, inbox or gateway where it has it for others only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub scope: Option<Scope>,
+    pub scope: Option<NamedScope>,
     /// How many seconds ago the caller may have signed in at the identity provider, where that was longer ago; sent as a
     /// header as well (RFC 9470).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,7 +106,8 @@ impl Problem {
 
     /// The caller is known, and their key is not for this.
     #[must_use]
-    pub fn missing_scope(scope: Scope) -> Problem {
+    pub fn missing_scope(scope: impl Into<NamedScope>) -> Problem {
+        let scope = scope.into();
         let detail = format!("this request needs a key with the scope {scope}");
         let problem = Problem::new(StatusCode::FORBIDDEN, "missing-scope", "Missing scope", detail);
         problem.with(ProblemDetails { scope: Some(scope), ..ProblemDetails::default() })

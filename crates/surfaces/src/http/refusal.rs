@@ -40,7 +40,7 @@ pub fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
         EngineError::SessionClosed { .. } => {
             Problem::new(StatusCode::CONFLICT, "session-closed", "The session is closed", error.to_string())
         }
-        EngineError::MissingScope(scope) => Problem::missing_scope(*scope),
+        EngineError::MissingScope(scope) => Problem::missing_scope(scope.clone()),
         EngineError::StaleSignIn { max_age } => Problem::stale_sign_in(*max_age, error.to_string()),
         EngineError::NotFound => Problem::not_found(),
     }

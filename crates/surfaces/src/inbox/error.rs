@@ -34,7 +34,7 @@ pub(super) fn problem(error: &EngineError) -> Problem {
         EngineError::SessionClosed { .. } => {
             Problem::new(conflict, "session-closed", "The session is closed", error.to_string())
         }
-        EngineError::MissingScope(scope) => Problem::missing_scope(*scope),
+        EngineError::MissingScope(scope) => Problem::missing_scope(scope.clone()),
         EngineError::StaleSignIn { max_age } => Problem::stale_sign_in(*max_age, error.to_string()),
         EngineError::NotFound => Problem::not_found(),
     }

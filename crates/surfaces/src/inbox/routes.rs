@@ -261,7 +261,7 @@ async fn resume_task(
     let snapshot = app.engine.inboxes().snapshot(&who, &inbox, run).await.map_err(no)?;
     // Whoever decides nothing hears nothing of what is open.
     if !who.has(Scope::HoldsDecide) {
-        return Err(no(EngineError::MissingScope(Scope::HoldsDecide)));
+        return Err(no(EngineError::MissingScope(Scope::HoldsDecide.into())));
     }
     // Who names a hold may answer it while other calls of the task still run (C36).
     let inboxes = app.engine.inboxes();

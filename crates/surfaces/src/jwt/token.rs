@@ -12,9 +12,9 @@ use jsonwebtoken::Algorithm;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
-use standfast_core::name::{GroupName, InboxName, RoleName, Tenant, UserId};
+use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
-use standfast_engine::auth::{Identification, Principal, Scope};
+use standfast_engine::auth::{Identification, NamedScope, Principal, Scope, ScopeLimits};
 
 /// How long a token may be. Room for some hundred groups, and little to read for nothing.
 pub const MAX_TOKEN: usize = 16 * 1024;
@@ -183,6 +183,7 @@ impl<'a> Token<'a> {
             }
             None => Tenant::default_tenant(),
         };
+        let (scopes, limits) = scopes(&claims)?;
         // A group whose name cannot be one names nobody here, so leaving it out takes nothing but rights.
         Ok(Principal {
             tenant,
@@ -193,8 +194,8 @@ impl<'a> Token<'a> {
             },
             groups: groups.iter().filter_map(|name| GroupName::new(name).ok()).collect(),
             roles: roles.iter().filter_map(|name| RoleName::new(name).ok()).collect(),
-            scopes: scopes(&claims)?,
-            inboxes: inboxes(&claims)?,
+            scopes,
+            limits,
             ..Principal::of(user)
         })
     }
@@ -239,27 +240,13 @@ pub(super) fn instant(claims: &Value, name: &str) -> Result<Option<Timestamp>, T
 
 /// What a token may be used for. One that says nothing of it is good for the usual; one that does only for what it
 /// names, and names of other servers' scopes give nothing here.
-fn scopes(claims: &Value) -> Result<BTreeSet<Scope>, TokenRefusal> {
+fn scopes(claims: &Value) -> Result<(BTreeSet<Scope>, ScopeLimits), TokenRefusal> {
     let named = match words(claims, "scope")? {
         Some(named) => Some(named),
         None => words(claims, "scp")?,
     };
-    let read = |name: &String| name.parse().ok().or_else(|| inbox(name).map(|_| Scope::InboxWork));
-    Ok(named.map_or_else(Scope::usual, |named| named.iter().filter_map(read).collect()))
-}
-
-/// The inboxes that a token is for: those it names as `inbox:work:NAME`. One that also has the plain scope is for all.
-fn inboxes(claims: &Value) -> Result<BTreeSet<InboxName>, TokenRefusal> {
-    let named = match words(claims, "scope")? {
-        Some(named) => named,
-        None => words(claims, "scp")?.unwrap_or_default(),
-    };
-    let is_for_all = named.iter().any(|name| name == Scope::InboxWork.as_str());
-    Ok(named.iter().filter_map(|name| inbox(name)).filter(|_| !is_for_all).collect())
-}
-
-fn inbox(scope: &str) -> Option<InboxName> {
-    InboxName::new(scope.strip_prefix(Scope::InboxWork.as_str())?.strip_prefix(':')?).ok()
+    let Some(named) = named else { return Ok((Scope::usual(), ScopeLimits::default())) };
+    Ok(ScopeLimits::of(named.iter().filter_map(|name| name.parse::<NamedScope>().ok())))
 }
 
 /// A list of texts, or a text with spaces between them.
@@ -514,6 +501,12 @@ mod tests {
         let scopes = |more| stands_for(more).unwrap().scopes;
         let read = BTreeSet::from([Scope::RunsRead]);
         assert_eq!(scopes(json!({})), Scope::usual());
+        let narrowed = stands_for(
+            json!({"scope": "runs:read holds:decide:ops inbox:work:mail inbox:work holds:decide:"}),
+        )
+        .unwrap();
+        assert!(narrowed.has_for(Scope::HoldsDecide, "ops") && !narrowed.has_for(Scope::HoldsDecide, "pay"));
+        assert!(narrowed.has_for(Scope::RunsRead, "pay") && narrowed.has_for(Scope::InboxWork, "desk"));
         assert_eq!(scopes(json!({"scp": ["runs:read"]})), read);
         assert_eq!(scopes(json!({"scp": "runs:read email"})), read);
         assert_eq!(scopes(json!({"scope": "runs:read", "scp": "admin"})), read, "the first one counts");

@@ -26,7 +26,7 @@ pub(super) fn problem(error: &EngineError) -> Problem {
             (StatusCode::UNPROCESSABLE_ENTITY, None)
         }
         EngineError::SessionClosed { .. } => (StatusCode::CONFLICT, None),
-        EngineError::MissingScope(scope) => return Problem::missing_scope(*scope),
+        EngineError::MissingScope(scope) => return Problem::missing_scope(scope.clone()),
         EngineError::StaleSignIn { max_age } => return Problem::stale_sign_in(*max_age, error.to_string()),
     };
     let detail = match error {

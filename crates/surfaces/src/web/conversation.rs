@@ -15,7 +15,7 @@ use serde::Deserialize;
 use standfast_core::command::{OnHold, Say};
 use standfast_core::digest;
 use standfast_core::hold::HoldKind;
-use standfast_core::id::RunId;
+use standfast_core::id::{HoldId, RunId};
 use standfast_core::message::Message;
 use standfast_core::name::{AgentName, SessionId, UserId};
 use standfast_core::refusal::Refusal;
@@ -26,6 +26,7 @@ use standfast_engine::{
 };
 
 use super::addresses;
+use super::media::FileAccess;
 use super::pages::conversation::{self as page, RunParts, SessionPage, SessionsPage};
 use super::routes::{PAGES, SETTLE, hold_id, see_other};
 use super::widget::{self, WidgetFailure, WidgetParts};
@@ -122,7 +123,13 @@ async fn sessions(
     let page = SessionsPage {
         sessions: items,
         next: found.next.map(|next| format!("/sessions?cursor={next}")),
-        agents: engine.settings().agents.keys().map(ToString::to_string).collect(),
+        agents: engine
+            .settings()
+            .agents
+            .keys()
+            .filter(|name| who.reads(name))
+            .map(ToString::to_string)
+            .collect(),
         agent: args.agent,
     };
     Ok(PAGES.page(StatusCode::OK, "sessions.html", &Site::of(&who, &token), &page))
@@ -183,7 +190,15 @@ async fn show(
         for view in views {
             is_told |= failed.is_some_and(|failed| failed.hold == view.row.id);
             let action = decide_address(&address, &view.row.id.to_string());
-            let parts = WidgetParts { view: &view, action, now, tried: failed, who: &who.user };
+            let parts = WidgetParts {
+                view: &view,
+                action,
+                now,
+                tried: failed,
+                who: &who.user,
+                files: FileAccess::Open,
+                said_before: 0,
+            };
             widgets.push((view.row.id, widget::previewed(app, parts).await));
         }
         let log = snapshot.log().await.map_err(EngineError::from)?;
@@ -314,7 +329,7 @@ async fn say(
     match speak(&app, &who, &conversation, &posted, &text).await {
         Ok(run) => {
             app.engine.reads().settled_run(&who, run, SETTLE).await?;
-            Ok(see_other(&format!("{}#last", conversation.address())))
+            Ok(see_other(&going_on(&app, &who, &conversation, run).await))
         }
         Err(EngineError::NotFound) => Err(Failure::not_found()),
         Err(error) => {
@@ -359,6 +374,17 @@ async fn speak(
     app.engine.submit().start(who, new).await
 }
 
+/// Where a conversation goes on: at what a run asks next, else at its end.
+async fn going_on(app: &App, who: &Principal, conversation: &Conversation, run: RunId) -> String {
+    let view = app.engine.reads().run(who, run).await.ok();
+    let next = view.and_then(|view| {
+        let own = view.run.state.holds.iter().find(|hold| hold.child.is_none());
+        own.map(|hold| HoldId { run, key: hold.key }).or(view.holds_below.first().map(|(below, _)| *below))
+    });
+    let place = next.map_or_else(|| "last".to_owned(), |hold| format!("hold-{hold}"));
+    format!("{}#{place}", conversation.address())
+}
+
 /// Decides one hold of a conversation; the others are not touched (S0-74).
 async fn decide(
     State(app): State<App>,
@@ -371,7 +397,7 @@ async fn decide(
     let conversation = Conversation::of(name, args.agent, args.owner, &who)?;
     let hold = hold_id(&hold)?;
     match widget::decide(&app, &who, hold, posted).await? {
-        Ok(()) => Ok(see_other(&format!("{}#last", conversation.address()))),
+        Ok(()) => Ok(see_other(&going_on(&app, &who, &conversation, hold.run).await)),
         Err(failed) => {
             let visit = Visit { app: &app, who: &who, token: &token };
             show(&visit, &conversation, None, Attempt::Decision(Box::new(failed))).await

@@ -8,7 +8,7 @@ use standfast::config::{AgentPlan, Config};
 use standfast_core::approver::Approver;
 use standfast_core::name::{BadName, GroupName, RoleName, UserId};
 use standfast_core::time::Timestamp;
-use standfast_engine::auth::{KeyFacts, Scope};
+use standfast_engine::auth::{KeyFacts, Scope, ScopeLimits};
 use standfast_engine::settings::Agent;
 
 /// Who starts runs.
@@ -53,6 +53,6 @@ fn facts(
     roles: BTreeSet<RoleName>,
     created_at: Timestamp,
 ) -> KeyFacts {
-    let (scopes, inboxes) = (Scope::usual(), BTreeSet::new());
-    KeyFacts { name: None, user, groups, roles, scopes, inboxes, created_at }
+    let (scopes, inboxes, limits) = (Scope::usual(), BTreeSet::new(), ScopeLimits::default());
+    KeyFacts { name: None, user, groups, roles, scopes, inboxes, limits, created_at }
 }

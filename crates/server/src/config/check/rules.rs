@@ -56,6 +56,9 @@ pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: 
     }
 }
 
+/// Roles that decide nothing, whatever a list says.
+const NEVER_DECIDE: [&str; 2] = ["role:auditor", "role:operator"];
+
 /// C24: a list of approvers is exactly who may decide, so each entry must name somebody.
 fn approvers(path: &Path, agent: &Agent, file: &File, tree: &Node, found: &mut CheckResult) {
     let Some(named) = &agent.approvers else { return };
@@ -70,6 +73,10 @@ fn approvers(path: &Path, agent: &Agent, file: &File, tree: &Node, found: &mut C
             ),
         };
         found.problem(tree, &path.item(no), what, help);
+    }
+    for (no, name) in named.iter().enumerate().filter(|(_, name)| NEVER_DECIDE.contains(&name.as_str())) {
+        let what = format!("{name:?} names nobody who decides: whoever has this role decides nothing");
+        found.notice(tree, &path.item(no), what);
     }
     let forbids = [file.server.self_approval, agent.self_approval].contains(&Some(SelfApproval::Forbid));
     if named.is_empty() {

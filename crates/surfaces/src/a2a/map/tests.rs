@@ -206,7 +206,7 @@ fn every_failure_has_its_error() {
         (EngineError::BreaksSchema(SchemaMismatch { pointer: "/a".into(), why: why() }), Kind::InvalidParams),
         (EngineError::KeyReused { key: "k".into() }, Kind::InvalidParams),
         (EngineError::SessionClosed { agent, session }, Kind::UnsupportedOperation),
-        (EngineError::MissingScope(Scope::RunsWrite), Kind::PermissionDenied),
+        (EngineError::MissingScope(Scope::RunsWrite.into()), Kind::PermissionDenied),
         (StoreError::NotFound { run }.into(), Kind::TaskNotFound),
         (StoreError::Unavailable { why: why() }.into(), Kind::Unavailable),
         (StoreError::Unknown { why: why() }.into(), Kind::Unavailable),
