@@ -78,6 +78,12 @@ async function signIn(who = 'ann', path = '/runs') {
   await page.waitForURL(`${server.base}${path}`);
 }
 
+/** What the audit has of one kind. */
+function entries(kind) {
+  const lines = execFileSync(BINARY, ['audit', 'export', join(server.data, 'standfast.db')], { stdio: ['ignore', 'pipe', 'ignore'] }).toString().trim();
+  return lines.split('\n').filter(Boolean).map((line) => JSON.parse(line).data).filter((data) => data?.kind === kind);
+}
+
 const session = async () => (await context.cookies()).find((one) => one.name === 'standfast_session');
 
 /** Waits for a condition of the server. */
@@ -200,6 +206,31 @@ test('an ID token that lies lets nobody in', async () => {
   }
   provider.lie = null;
   assert.equal(await status('/sign-in/start?next=/runs'), 200);
+  // Each one is in the audit, with what was wrong and nothing that one could sign in with.
+  const refused = () => entries('sign_in.refused');
+  assert.ok(refused().length >= 8 && refused().every((one) => one.by === 'identity_provider' && one.why === 'refused' && one.client === 'browser'), JSON.stringify(refused()));
+  assert.ok(!JSON.stringify(refused()).includes('eyJ'), 'a token is in the audit');
+});
+
+test('a provider that answers with an error signs nobody in, and the audit says so', async () => {
+  await begin();
+  const started = await fetch(`${server.base}/sign-in/start?next=/runs`, { redirect: 'manual' });
+  const state = new URL(started.headers.get('location')).searchParams.get('state');
+  const cookie = started.headers.getSetCookie().map((one) => one.split(';')[0]).join('; ');
+  const back = `${server.base}/sign-in/callback?error=access_denied&state=${encodeURIComponent(state)}`;
+  // Whoever began no sign-in here fills no audit.
+  assert.equal((await fetch(back)).status, 403);
+  assert.deepEqual(entries('sign_in.refused'), []);
+  const response = await fetch(back, { headers: { cookie } });
+  assert.equal(response.status, 403);
+  assert.match(await response.text(), /access_denied/);
+  const [entry, ...more] = entries('sign_in.refused');
+  assert.deepEqual([entry.why, entry.by, entry.client, more], ['refused', 'identity_provider', 'browser', []]);
+  assert.match(entry.detail, /access_denied/);
+  // The command line shows a token that nobody signed.
+  const shown = await fetch(`${server.base}/api/v1/sign-ins`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ id_token: 'eyJhbGciOiJub25lIn0.e30.', nonce: 'x' }) });
+  assert.ok(shown.status >= 400, String(shown.status));
+  assert.deepEqual(entries('sign_in.refused').map((one) => one.client), ['browser', 'command_line']);
 });
 
 test('the provider is away, comes back, and has another key', async () => {

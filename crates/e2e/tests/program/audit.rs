@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
 mod bundle;
+mod bundle_range;
 mod entries;
 mod rows;
 mod sealed;

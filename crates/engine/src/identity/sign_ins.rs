@@ -163,17 +163,64 @@ impl Identity {
     ) -> Result<FinishedSignIn, SignInFailure> {
         let settings = self.host.settings();
         let (provider, _) = provider(&settings)?;
+        let pending = self.pending(cookie, state)?;
+        let opening = async {
+            let proven = provider.redeem(&pending.request, code, &self.host.clock).await;
+            let proven = proven.inspect_err(log_failure)?;
+            self.open_session(provider, proven, (SessionClient::Browser, once(state)), label).await
+        };
+        let opened = self.recording(SessionClient::Browser, opening.await).await;
+        opened.map(|(who, session)| FinishedSignIn { who, session, next: pending.next })
+    }
+
+    /// The provider sent a browser back with an error in the place of a code. What its user is told.
+    pub async fn refused_by_provider(&self, cookie: &str, state: &str, error: &str) -> SignInFailure {
+        let refused = SignInError::Refused(format!("the identity provider answered {error:?}"));
+        // Anybody can come with an error; whoever began no sign-in here fills no audit.
+        match self.pending(cookie, state) {
+            Ok(_) => {
+                log_failure(&refused);
+                let failure = refused.into();
+                self.record_refused(SessionClient::Browser, &failure).await;
+                failure
+            }
+            Err(failure) => failure,
+        }
+    }
+
+    /// What a browser kept while its user was at the provider.
+    fn pending(&self, cookie: &str, state: &str) -> Result<PendingSignIn, SignInFailure> {
+        let settings = self.host.settings();
         let key = settings.webhooks.key.as_ref().ok_or_else(|| unavailable(NO_KEY))?;
         let text = key.open(PENDING, &[state], cookie).ok_or(SignInFailure::Stale)?;
         let pending: PendingSignIn = serde_json::from_str(&text).map_err(|_| SignInFailure::Stale)?;
-        if self.host.clock.now().since(pending.began_at) >= AT_PROVIDER || pending.request.state != state {
-            return Err(SignInFailure::Stale);
+        let is_old = self.host.clock.now().since(pending.began_at) >= AT_PROVIDER;
+        if is_old || pending.request.state != state { Err(SignInFailure::Stale) } else { Ok(pending) }
+    }
+
+    /// Puts a sign-in that was refused into the audit.
+    async fn recording<T>(
+        &self,
+        client: SessionClient,
+        done: Result<T, SignInFailure>,
+    ) -> Result<T, SignInFailure> {
+        if let Err(failure) = &done {
+            self.record_refused(client, failure).await;
         }
-        let proven = provider.redeem(&pending.request, code, &self.host.clock).await;
-        let proven = proven.inspect_err(log_failure)?;
-        let (who, session) =
-            self.open_session(provider, proven, (SessionClient::Browser, once(state)), label).await?;
-        Ok(FinishedSignIn { who, session, next: pending.next })
+        done
+    }
+
+    /// That nobody could be asked is no refusal.
+    async fn record_refused(&self, client: SessionClient, failure: &SignInFailure) {
+        let why = match failure {
+            SignInFailure::Provider(SignInError::Refused(detail)) => ("refused", Some(detail.as_str())),
+            SignInFailure::Stale => ("stale", None),
+            SignInFailure::Used => ("used", None),
+            SignInFailure::Provider(SignInError::Unavailable(_))
+            | SignInFailure::Off
+            | SignInFailure::Engine(_) => return,
+        };
+        self.refused.record_at_provider(&self.log, client, why).await;
     }
 
     /// What the command line needs, if people may sign in there.
@@ -196,6 +243,17 @@ impl Identity {
     /// Begins a session of the command line, by the ID token that it got for itself. The token must be new: its nonce is made of
     /// one that this server just offered, or, from a device, which may have none, it was just issued. It counts once.
     pub async fn accept_command_line(
+        &self,
+        id_token: &str,
+        offered: &str,
+        refresh_token: Option<String>,
+        label: Option<&str>,
+    ) -> Result<FinishedSignIn, SignInFailure> {
+        let accepted = self.accept_id_token(id_token, offered, refresh_token, label).await;
+        self.recording(SessionClient::CommandLine, accepted).await
+    }
+
+    async fn accept_id_token(
         &self,
         id_token: &str,
         offered: &str,
@@ -450,10 +508,11 @@ enum Renewal {
 impl KeptSignIn {
     /// Whom it stands for, for as long as that counts.
     fn principal(&self, (tenant, user): (&Tenant, &UserId), session: &KeptSession) -> Principal {
-        let TokenRights { groups, roles, scopes, inboxes, issued_at, .. } = self.rights.clone();
+        let limits = self.rights.all_limits();
+        let TokenRights { groups, roles, scopes, issued_at, .. } = self.rights.clone();
         let expires_at = session.expires_at.min(self.rights_at.plus(RIGHTS_COUNT));
         let by = Identification::Token { issued_at, expires_at, signed_in_at: self.signed_in_at };
-        Principal { tenant: tenant.clone(), user: user.clone(), groups, roles, scopes, inboxes, by }
+        Principal { tenant: tenant.clone(), user: user.clone(), groups, roles, scopes, limits, by }
     }
 }
 

@@ -23,7 +23,8 @@ use standfast_surfaces::http::rfc3339;
 
 use super::audit_receipt::{self, CheckedReceipt};
 use super::data;
-use super::plain::plain;
+use super::export_record::{self, TakenOut};
+use super::plain::{lines, plain};
 
 /// What is audited.
 #[derive(Debug, Args)]
@@ -117,6 +118,14 @@ impl AuditTarget {
         let Some(path) = &self.config else { return Ok(None) };
         let config = config::load(path, Unset::Ask).map_err(|error| error.to_string())?;
         Ok(config.heads())
+    }
+
+    /// Records that what is in it is taken out, unless it is a copy: a file that is named itself stays as it is.
+    pub(super) fn record(&self, taken: TakenOut) -> Result<(), String> {
+        if self.config.is_some() {
+            export_record::record(&self.database()?, taken, None);
+        }
+        Ok(())
     }
 
     fn database(&self) -> Result<Database, String> {
@@ -267,7 +276,7 @@ fn could_not(error: &str, as_json: bool) -> ExitCode {
     if as_json {
         println!("{}", json!({ "error": error }))
     } else {
-        eprintln!("standfast: {}", plain(error))
+        eprintln!("standfast: {}", lines(error))
     }
     ExitCode::from(2)
 }

@@ -2,9 +2,11 @@
 //!
 //! A ZIP archive with the chains, large values, definitions, entries of the audit, receipts and signed heads as JSON lines, and
 //! `__main__.py`, which uses nothing but Python's standard library: `python3 FILE` verifies the file that it is in. Only what
-//! verifies here is written; what does not is named and said in the manifest. How members are written is `archive.rs`.
+//! verifies here is written; what does not is named and said in the manifest. How members are written is `archive.rs`,
+//! what belongs in where only a part is wanted `window.rs`.
 
 mod archive;
+mod window;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,8 +28,10 @@ use standfast_store::audit::{ExportedRun, Report};
 use standfast_surfaces::http::rfc3339;
 
 use super::audit::{AuditTarget, SignedHeadsArgs};
-use super::plain::plain;
+use super::export_record::TakenOut;
+use super::plain::{lines, plain};
 use archive::Archive;
+use window::{TimeRange, Window};
 
 /// The program that verifies a bundle.
 const VERIFIER: &str = include_str!("audit_bundle/verify.py");
@@ -48,6 +52,8 @@ pub(super) struct BundleArgs {
     what: AuditTarget,
     #[command(flatten)]
     signed: SignedHeadsArgs,
+    #[command(flatten)]
+    range: TimeRange,
     /// The file to write. It must not be there yet.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -96,9 +102,9 @@ pub(super) fn verifier() -> ExitCode {
 }
 
 pub(super) fn run(arguments: &BundleArgs) -> ExitCode {
-    let BundleArgs { what, signed, out, json: as_json } = arguments;
+    let BundleArgs { what, out, json: as_json, .. } = arguments;
     let unfinished = out.with_extension("part");
-    let written = write(what, signed, out, &unfinished);
+    let written = what.record(TakenOut::Bundle).and_then(|()| write(arguments, &unfinished));
     if written.is_err() {
         // What is not whole proves nothing.
         let _ = std::fs::remove_file(&unfinished);
@@ -120,7 +126,7 @@ pub(super) fn run(arguments: &BundleArgs) -> ExitCode {
             ExitCode::from(2)
         }
         (Err(why), false) => {
-            eprintln!("standfast: {}", plain(&why));
+            eprintln!("standfast: {}", lines(&why));
             ExitCode::from(2)
         }
     }
@@ -142,17 +148,13 @@ fn say(BundleSummary { report, counts, heads }: &BundleSummary, out: &Path) -> E
     if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn write(
-    what: &AuditTarget,
-    signed: &SignedHeadsArgs,
-    out: &Path,
-    unfinished: &Path,
-) -> Result<BundleSummary, String> {
+fn write(arguments: &BundleArgs, unfinished: &Path) -> Result<BundleSummary, String> {
+    let BundleArgs { what, signed, range, out, .. } = arguments;
     if out.exists() {
         return Err(format!("{} is there already; name another file with --out", out.display()));
     }
     // Read first: what is appended meanwhile is in the database, not in the heads.
-    let heads = signed.text(what)?;
+    let window = Window::new(range, signed.text(what)?)?;
     let failed = |error: io::Error| format!("cannot write {}: {error}", out.display());
     let _ = std::fs::remove_file(unfinished);
     let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(unfinished);
@@ -160,13 +162,13 @@ fn write(
     archive.member("__main__.py", VERIFIER.as_bytes()).map_err(failed)?;
     archive.member("README.txt", README.as_bytes()).map_err(failed)?;
     let mut counts = BTreeMap::new();
-    let (report, beside) = links(what, &mut archive, &mut counts)?;
+    let (report, beside) = links(what, &window, &mut archive, &mut counts)?;
     for (name, lines) in [("values.jsonl", &beside.values), ("receipts.jsonl", &beside.receipts)] {
         archive.member(name, lines).map_err(failed)?;
     }
     archive.member("definitions.jsonl", &definitions(what, &mut counts)?).map_err(failed)?;
-    archive.member("entries.jsonl", &entries(what, &mut counts)?).map_err(failed)?;
-    if let Some(heads) = &heads {
+    archive.member("entries.jsonl", &entries(what, &window, &mut counts)?).map_err(failed)?;
+    if let Some(heads) = window.heads() {
         archive.member("heads.jsonl", heads.as_bytes()).map_err(failed)?;
     }
     let members: BTreeMap<&str, String> =
@@ -178,13 +180,14 @@ fn write(
         "made_at": rfc3339(Clock::system().now()),
         "made_by": format!("standfast {}", env!("CARGO_PKG_VERSION")),
         "counts": counts,
+        "range": window.manifest(),
         "findings": findings,
         "sha256": members,
     });
     archive.member("manifest.json", format!("{manifest:#}\n").as_bytes()).map_err(failed)?;
     archive.end().map_err(failed)?;
     std::fs::rename(unfinished, out).map_err(failed)?;
-    let heads = heads.map(|heads| heads.lines().count() as u64);
+    let heads = window.heads().map(|heads| heads.lines().count() as u64);
     Ok(BundleSummary { report, counts, heads })
 }
 
@@ -198,13 +201,17 @@ struct BesideChains {
 /// Every chain, with what else there is of its run.
 fn links(
     what: &AuditTarget,
+    window: &Window,
     archive: &mut Archive,
     counts: &mut BTreeMap<&'static str, u64>,
 ) -> Result<(Report, BesideChains), String> {
     let mut beside = BesideChains::default();
     let mut written = archive.begin("links.jsonl");
     let mut count = |what: &'static str, more: usize| *counts.entry(what).or_insert(0) += more as u64;
-    let (_, report) = what.export(None, |ExportedRun { run, links, values, .. }| {
+    let (_, report) = what.export(None, |exported| {
+        let Some(ExportedRun { run, links, values, .. }) = window.part_of(exported) else {
+            return ControlFlow::Continue(());
+        };
         count("runs", 1);
         count("links", links.len());
         for exported in &links {
@@ -277,9 +284,16 @@ fn definitions(what: &AuditTarget, counts: &mut BTreeMap<&'static str, u64>) -> 
     Ok(out)
 }
 
-fn entries(what: &AuditTarget, counts: &mut BTreeMap<&'static str, u64>) -> Result<Vec<u8>, String> {
+fn entries(
+    what: &AuditTarget,
+    window: &Window,
+    counts: &mut BTreeMap<&'static str, u64>,
+) -> Result<Vec<u8>, String> {
     let (mut out, mut count) = (Vec::new(), 0);
     what.entries(|tenant, entry| {
+        if !window.has_entry(tenant, &entry) {
+            return ControlFlow::Continue(());
+        }
         let hash = entry.hash.to_string();
         let line =
             json!({"tenant": tenant, "no": entry.no, "at": entry.at.0, "entry": entry.entry, "hash": hash});

@@ -20,7 +20,8 @@ use standfast_store::audit::{ExportedLink, ExportedRun, Report};
 use standfast_surfaces::http::rfc3339;
 
 use super::audit::AuditTarget;
-use super::plain::plain;
+use super::export_record::TakenOut;
+use super::plain::{lines, plain};
 
 /// An event as it is exported.
 #[derive(Serialize)]
@@ -61,6 +62,9 @@ pub(super) fn run(what: &AuditTarget, only: Option<&str>, as_json: bool) -> Exit
         Ok(only) => only,
         Err(error) => return could_not(&format!("--run: {error}"), as_json),
     };
+    if let Err(error) = what.record(TakenOut::Events) {
+        return could_not(&error, as_json);
+    }
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut written = Ok(());
     let result = what.export_what_opens(only, |exported| match print(&mut out, &exported) {
@@ -193,7 +197,7 @@ fn could_not(why: &str, as_json: bool) -> ExitCode {
     if as_json {
         eprintln!("{}", json!({ "error": why }))
     } else {
-        eprintln!("standfast: {}", plain(why))
+        eprintln!("standfast: {}", lines(why))
     }
     ExitCode::from(2)
 }

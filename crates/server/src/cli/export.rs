@@ -28,7 +28,8 @@ use standfast_store::{AudienceMember, Store};
 use standfast_surfaces::async_tool;
 
 use super::data;
-use super::plain::plain;
+use super::export_record::{self, TakenOut};
+use super::plain::lines;
 
 /// Which database.
 #[derive(Debug, Args)]
@@ -84,6 +85,7 @@ pub(crate) fn export(arguments: &Export) -> ExitCode {
         return files(&arguments.place, directory, &arguments.tenant);
     }
     let done = wanted(arguments).and_then(|wanted| {
+        record(&arguments.place, TakenOut::Runs, &arguments.tenant)?;
         let store = open_to_read(&arguments.place)?;
         let mut out: Box<dyn Write + Send> = match &arguments.output {
             Some(path) => Box::new(BufWriter::new(private(path).map_err(|error| unusable(path, &error))?)),
@@ -113,17 +115,18 @@ pub(crate) fn import(arguments: &Import) -> ExitCode {
 
 /// The calls and conversations of a database as readable files.
 fn files(place: &DatabaseArgs, directory: &Path, tenant: &Tenant) -> ExitCode {
-    let written = open_to_read(place).and_then(|store| {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
-        runtime.block_on(async {
-            // An engine that only looks: nothing is worked on.
-            let engine = Engine::new(store, Clock::system(), FixedSettings::default(), Settings::usual());
-            let who = Principal { tenant: tenant.clone(), ..Principal::local() };
-            let written = async_tool::write_files(&engine, &who, directory).await;
-            written.map_err(|error| error.to_string())
-        })
-    });
+    let written =
+        record(place, TakenOut::Files, tenant).and_then(|()| open_to_read(place)).and_then(|store| {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| error.to_string())?;
+            runtime.block_on(async {
+                // An engine that only looks: nothing is worked on.
+                let engine = Engine::new(store, Clock::system(), FixedSettings::default(), Settings::usual());
+                let who = Principal { tenant: tenant.clone(), ..Principal::local() };
+                let written = async_tool::write_files(&engine, &who, directory).await;
+                written.map_err(|error| error.to_string())
+            })
+        });
     match written {
         Ok(written) if place.json => eprintln!("{}", json!(written)),
         Ok(written) => {
@@ -133,6 +136,13 @@ fn files(place: &DatabaseArgs, directory: &Path, tenant: &Tenant) -> ExitCode {
         Err(error) => return finish("exported", Err(error), place.json),
     }
     ExitCode::SUCCESS
+}
+
+/// Records that a tenant's data is taken out.
+fn record(place: &DatabaseArgs, taken: TakenOut, tenant: &Tenant) -> Result<(), String> {
+    let database = data::of_server(place.config.as_deref(), place.data.as_deref());
+    export_record::record(&database.map_err(|error| error.to_string())?, taken, Some(tenant));
+    Ok(())
 }
 
 fn wanted(arguments: &Export) -> Result<ExportScope, String> {
@@ -237,7 +247,7 @@ fn finish(what: &str, done: Result<TransferCounts, String>, as_json: bool) -> Ex
             ExitCode::from(2)
         }
         (Err(error), false) => {
-            eprintln!("standfast: {}", plain(&error));
+            eprintln!("standfast: {}", lines(&error));
             ExitCode::from(2)
         }
     }

@@ -12,7 +12,7 @@ use standfast_core::name::Tenant;
 use standfast_core::time::Timestamp;
 
 use super::names;
-use super::read::unreadable;
+use super::read::{self, unreadable};
 use super::schema::{self, OpenError};
 use super::writer_memory::WriterMemory;
 use super::{sql, work};
@@ -136,14 +136,31 @@ impl CredentialFile {
         of_tenant(&self.connection, tenant).map_err(unreadable)
     }
 
-    /// A transaction that has the right to write from its beginning: it waits for the server's instead of failing.
+    /// The tenants that there are.
+    pub fn tenants(&self) -> Result<Vec<Tenant>, StoreError> {
+        read::tenants(&self.connection)
+    }
+
+    /// Adds an entry to the audit of a tenant.
+    pub fn record(&mut self, tenant: &Tenant, at: Timestamp, entry: &str) -> Result<(), StoreError> {
+        self.transact(|transaction, memory| work::put_audit(transaction, memory, tenant, at, entry))
+    }
+
     fn change(&mut self, wanted: &CredentialChange) -> Result<bool, StoreError> {
-        let mut transact = || -> rusqlite::Result<bool> {
+        self.transact(|transaction, memory| change(transaction, memory, wanted))
+    }
+
+    /// A transaction that has the right to write from its beginning: it waits for the server's instead of failing.
+    fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&Connection, &mut WriterMemory) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let transact = || -> rusqlite::Result<T> {
             let behavior = rusqlite::TransactionBehavior::Immediate;
             let transaction = self.connection.transaction_with_behavior(behavior)?;
-            let is_changed = change(&transaction, &mut WriterMemory::default(), wanted)?;
+            let done = work(&transaction, &mut WriterMemory::default())?;
             transaction.commit()?;
-            Ok(is_changed)
+            Ok(done)
         };
         transact()
             .map_err(|error| StoreError::unavailable(format!("the database cannot be written: {error}")))

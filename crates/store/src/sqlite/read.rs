@@ -349,15 +349,7 @@ impl ReadSession<'_> {
     }
 
     pub(super) fn tenants(&self) -> Result<Vec<Tenant>, StoreError> {
-        let read = || -> rusqlite::Result<Vec<String>> {
-            let mut statement = self.connection.prepare_cached(sql::TENANTS)?;
-            statement.query_map([0], |row| row.get(0))?.collect()
-        };
-        // An invalid name has no runs that anybody could see.
-        let mut all: Vec<Tenant> =
-            read().map_err(unreadable)?.into_iter().filter_map(|name| Tenant::new(name).ok()).collect();
-        all.sort_unstable();
-        Ok(all)
+        tenants(self.connection)
     }
 
     pub(super) fn dead_letters(&self, query: &DeadQuery) -> Result<Page<DeadLetter>, StoreError> {
@@ -414,4 +406,17 @@ impl ReadSession<'_> {
     fn name(&self, text: &str) -> Result<Option<i64>, StoreError> {
         names::find(self.connection, text).map_err(unreadable)
     }
+}
+
+/// The tenants that there are.
+pub(super) fn tenants(connection: &Connection) -> Result<Vec<Tenant>, StoreError> {
+    let read = || -> rusqlite::Result<Vec<String>> {
+        let mut statement = connection.prepare_cached(sql::TENANTS)?;
+        statement.query_map([0], |row| row.get(0))?.collect()
+    };
+    // An invalid name has no runs that anybody could see.
+    let mut all: Vec<Tenant> =
+        read().map_err(unreadable)?.into_iter().filter_map(|name| Tenant::new(name).ok()).collect();
+    all.sort_unstable();
+    Ok(all)
 }

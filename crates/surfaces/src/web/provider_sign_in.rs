@@ -77,11 +77,11 @@ async fn callback(
             let code = AuthorizationCode { code, issuer: args.iss };
             finish(&app, &token, &headers, (cookie, &state, &code)).await?
         }
-        (Some(_), None) => {
+        (Some(cookie), None) => {
             let error: String =
                 args.error.unwrap_or_default().chars().filter(char::is_ascii_graphic).take(60).collect();
-            let why = SignInError::Refused(format!("the identity provider answered {error:?}"));
-            refused(&app, &token, String::new(), why.into())?
+            let failure = app.engine.identity().refused_by_provider(cookie, &state, &error).await;
+            refused(&app, &token, String::new(), failure)?
         }
         (None, _) => refused(&app, &token, String::new(), SignInFailure::Stale)?,
     };

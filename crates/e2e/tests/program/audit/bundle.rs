@@ -76,7 +76,7 @@ fn bundle() -> (TempDir, PathBuf) {
 }
 
 /// Runs a bundle where there is nothing but Python.
-fn run(bundle: &Path, more: &[&str]) -> Output {
+pub(super) fn run(bundle: &Path, more: &[&str]) -> Output {
     let empty = tempfile::tempdir().unwrap();
     let mut command = Command::new("python3");
     // No variables, no folder of the user's, no packages of the machine, no network that it would ask.
@@ -84,7 +84,7 @@ fn run(bundle: &Path, more: &[&str]) -> Output {
     command.args(["-I", "-S", "-B"]).arg(bundle).args(more).output().unwrap()
 }
 
-fn changed(bundle: &Path, code: &str) -> PathBuf {
+pub(super) fn changed(bundle: &Path, code: &str) -> PathBuf {
     let target = bundle.with_file_name("changed.zip");
     let _ = std::fs::remove_file(&target);
     let done =

@@ -57,6 +57,8 @@ async fn t12_the_audit_says_who_was_refused_and_who_took_data_out() {
     http.post(&format!("/api/v1/holds/{hold}/resolve"), &approve).await;
     assert_eq!((get("/history.csv").await, get("/history.json").await), (200, 200));
     let exported: Vec<Value> = entries(folder, "data.exported");
+    // Reading the audit by a command is an entry as well.
+    let exported: Vec<Value> = exported.into_iter().filter(|entry| entry["by"] != "machine").collect();
     let what: Vec<(&str, &Value)> =
         exported.iter().map(|entry| (string(&entry["what"]), &entry["count"])).collect();
     let one = json!(1);
@@ -88,6 +90,48 @@ async fn t12_the_audit_says_who_was_refused_and_who_took_data_out() {
     assert_eq!(refused, [said]);
     let all = text(&with_config(folder, &["audit", "export"]).stdout);
     assert!(!all.contains(&bob) && !all.contains(&ann), "a key is in the audit");
+}
+
+/// T12, T32: what is taken out by commands is in the audit before it is handed out, with the user of the machine, also beside a running server,
+/// and the chain stays whole. A copy that is named itself is evidence: reading it changes nothing.
+#[tokio::test]
+async fn t12_what_commands_take_out_is_in_the_audit() {
+    let directory = folder(&[("script", SCRIPT)], CONFIG);
+    let folder = directory.path();
+    std::fs::create_dir(folder.join("workspace")).unwrap();
+    let key = with_config(folder, &["keys", "create", "--user", "ann"]);
+    let server = start(&mut serve_command(folder));
+    let http = Http::new(&server.base).with_key(text(&key.stdout).trim());
+    let body = json!({"input": "please", "session": "s-1", "wait": "settled"});
+    assert_eq!(http.post("/api/v1/agents/ops/runs", &body).await.body["status"], "held");
+    let place = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let take_out = |name: &str| {
+        with_config(folder, &["audit", "export"]);
+        with_config(folder, &["audit", "bundle", "--out", &place(&format!("{name}.zip"))]);
+        with_config(folder, &["export", "--output", &place(&format!("{name}.jsonl"))]);
+        with_config(folder, &["export", "--session", "s-1", "--agent", "ops"]);
+    };
+    take_out("running");
+    drop(server);
+    take_out("stopped");
+    with_config(folder, &["export", "--files", &place("files")]);
+    let each = ["audit_export", "audit_bundle", "export", "export"];
+    let expected: Vec<&str> = each.into_iter().chain(each).chain(["export_files", "audit_export"]).collect();
+    let taken = entries(folder, "data.exported");
+    let what: Vec<&str> = taken.iter().map(|entry| string(&entry["what"])).collect();
+    assert_eq!(what, expected);
+    for entry in &taken {
+        assert!(string(&entry["user"]).starts_with("uid ") && entry["channel"] == "cli", "{entry}");
+    }
+    with_config(folder, &["audit", "verify"]);
+    let copy = place("kept.db");
+    for command in [&["audit", "export", &copy][..], &["audit", "bundle", &copy, "--out", &place("copy.zip")]]
+    {
+        let done = standfast().args(command).output().unwrap();
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    }
+    // This look is the only one that was added.
+    assert_eq!(entries(folder, "data.exported").len(), expected.len() + 1);
 }
 
 /// T26, T32: each change of the configuration is in the audit by digests, one after the other, also one that was made while nothing ran; the

@@ -7,11 +7,15 @@ Uses Python's standard library alone and asks nobody. It checks, from the stored
 - receipts: each is of events that are in the chain, says who decided and when as the chain does, and none is missing;
 - signed heads: every Ed25519 signature, that none is missing between two, and that everything that they name is there.
 
+A bundle of some time has the runs that changed then, each from its first event on. The heads that were signed after its beginning name
+every run that changed, so none can be left out; the last head before it names the entry that each tenant's audit goes on from.
+
 Exit codes: 0 everything verifies, 1 findings, 2 not checked.
 """
 
 import argparse
 import base64
+import datetime
 import hashlib
 import io
 import json
@@ -141,6 +145,7 @@ class Bundle:
     def __init__(self, archive):
         self.archive, self.findings = archive, []
         self.runs, self.entries, self.proofs = {}, {}, {}
+        self.range, self.since = None, None
         self.counts = {"runs": 0, "links": 0, "events": 0, "erased": 0, "receipts": 0, "heads": 0, "entries": 0}
 
     def finding(self, where, what):
@@ -162,6 +167,9 @@ class Bundle:
         except (KeyError, ValueError):
             return self.finding("manifest.json", "it is missing or no JSON")
         said = manifest.get("sha256", {})
+        self.range = manifest.get("range")
+        if self.range:
+            self.since = self.range.get("from")
         for name in sorted(set(said) | set(self.archive.namelist()) - {"manifest.json"}):
             if name not in said or name not in self.archive.namelist():
                 self.finding(name, "it is in the archive or in the manifest, and not in both")
@@ -256,8 +264,21 @@ class Bundle:
             for digest in known["definitions"] - definitions:
                 self.finding(run, "the definition %s that it is pinned to is missing" % digest)
 
+    def is_before(self, head):
+        return self.since is not None and head["at"] <= self.since
+
+    def ends_before(self):
+        """Where the audit of each tenant goes on from: the last head before the time says so, which is verified with the others."""
+        last = {}
+        for _, head in self.lines("heads.jsonl"):
+            if self.is_before(head["head"]):
+                last = head["head"]["entries"]
+        for tenant, (no, end) in last.items():
+            self.entries[tenant, no] = end
+        return {tenant: (no, unb32(end, 32)) for tenant, (no, end) in last.items()}
+
     def check_entries(self):
-        ends = {}
+        ends = self.ends_before()
         for _, entry in self.lines("entries.jsonl"):
             tenant, no = entry["tenant"], entry["no"]
             before, previous = ends.get(tenant, (0, bytes(32)))
@@ -322,6 +343,7 @@ class Bundle:
 
     def check_heads(self, trusted):
         signed, entries, last, keys, newest = {}, {}, None, set(), None
+        needed = set()
         for line, head in self.lines("heads.jsonl"):
             no = self.counts["heads"] + 1
             body, key = raw_member(line, "head"), base64.b64decode(head["key"])
@@ -334,12 +356,16 @@ class Bundle:
                 return self.finding("head %d" % no, "it does not follow the head before it")
             for run, seq, end in said["changed"]:
                 signed[run] = seq, end
+                if not self.is_before(said):
+                    needed.add(run)
             entries.update(said["entries"])
             last, newest = b32(hashlib.sha256(body).digest()), said["at"]
             keys.add(b32(hashlib.sha256(key).digest())[:16])
             self.counts["heads"] = no
         for run, (seq, end) in sorted(signed.items()):
             known = self.runs.get(run)
+            if known is None and run not in needed:
+                continue  # It did not change in the time.
             if known is None:
                 self.finding(run, "it is gone: its events up to %d were signed" % seq)
             elif known["next"] <= seq:
@@ -354,6 +380,17 @@ class Bundle:
 
 def printable(text):
     return "".join(c if c.isprintable() else "\\u{%04x}" % ord(c) for c in str(text))
+
+
+def time_of(ms):
+    return datetime.datetime.fromtimestamp(ms / 1000, datetime.timezone.utc).isoformat()
+
+
+def span_of(limits):
+    since, until = limits.get("from"), limits.get("to")
+    parts = ["from %s on" % time_of(since)] if since is not None else []
+    parts += ["before %s" % time_of(until)] if until is not None else []
+    return " and ".join(parts)
 
 
 def main():
@@ -385,10 +422,11 @@ def main():
         bundle.finding("heads.jsonl", "there is no signed head, and a key was given")
     for text in bundle.findings:
         print(printable(text))
+    if bundle.range:
+        print("only what changed %s" % span_of(bundle.range))
     print(", ".join("%d %s" % (count, what) for what, count in bundle.counts.items()))
     if heads and bundle.counts["heads"]:
-        import datetime
-        newest = datetime.datetime.fromtimestamp(heads[1] / 1000, datetime.timezone.utc).isoformat()
+        newest = time_of(heads[1])
         how = "" if trusted else " (compare the name of the key, or pass --key)"
         print("signed heads: the newest of %s, by key %s%s" % (newest, ", ".join(sorted(heads[0])), how))
     else:
