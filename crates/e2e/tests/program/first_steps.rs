@@ -173,6 +173,26 @@ fn keys_are_not_written_where_no_server_looks() {
     assert!(said(&made).contains("a new database that no server has used yet"), "{}", said(&made));
 }
 
+/// Whichever command meets a mistake in the file shows it where it is, line by line.
+#[test]
+fn every_command_shows_a_mistake_of_the_file_in_its_lines() {
+    let me = Newcomer::new();
+    std::fs::write(me.path("standfast.yaml"), "agents: {}\nserver:\n  lissten: 127.0.0.1:8080\n").unwrap();
+    for command in [
+        &["serve"][..],
+        &["keys", "create", "--user", "ann"],
+        &["backup", "copy.backup"],
+        &["restore", "copy.backup"],
+        &["export"],
+        &["audit", "verify", "--config", "standfast.yaml"],
+        &["encryption", "status"],
+    ] {
+        let refused = me.types(command);
+        assert_eq!(refused.status.code(), Some(2), "{command:?}: {}", said(&refused));
+        assert!(said(&refused).contains("\n --> standfast.yaml:3:3\n"), "{command:?}: {}", said(&refused));
+    }
+}
+
 /// `"wait": true` and the like are answered with the words that there are.
 #[tokio::test]
 async fn slips_in_requests_get_the_right_word() {

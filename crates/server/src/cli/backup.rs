@@ -17,7 +17,7 @@ use standfast_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, RunS
 use standfast_surfaces::http::rfc3339;
 
 use super::data;
-use super::plain::plain;
+use super::plain::{lines, plain};
 
 /// Holds and runs that are listed one by one.
 const LISTED: usize = 20;
@@ -145,7 +145,7 @@ fn refused(place: &DatabaseArgs, why: &str) -> ExitCode {
     if place.json {
         println!("{}", json!({ "error": why }));
     } else {
-        eprintln!("standfast: {}", plain(why));
+        eprintln!("standfast: {}", lines(why));
     }
     ExitCode::from(2)
 }

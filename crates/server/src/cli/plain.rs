@@ -41,6 +41,11 @@ pub(super) fn plain(text: &str) -> String {
     shown
 }
 
+/// What went wrong, in our words, which may show lines of a file of the operator: each of them is plain.
+pub(super) fn lines(text: &str) -> String {
+    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
+}
+
 /// Several lines, each plain and behind a bar, so that none can pass for a line of ours. Ends with a line break.
 pub(super) fn block(text: &str) -> String {
     text.split('\n').map(|line| format!("    | {}", plain(line)).trim_end().to_owned() + "\n").collect()
@@ -101,6 +106,11 @@ mod tests {
     fn what_people_write_stays() {
         let text = "Grüße, 你好, مرحبا, שלום, हिन्दी, 🎉 — {\"path\": \"C:\\\\x\"}";
         assert_eq!(plain(text), text);
+    }
+
+    #[test]
+    fn what_went_wrong_keeps_its_lines() {
+        assert_eq!(lines("a mistake\n  --> file\x1b[2J\n"), "a mistake\n  --> file\\u{1b}[2J\n");
     }
 
     #[test]
