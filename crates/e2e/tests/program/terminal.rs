@@ -104,8 +104,8 @@ fn a_hold_is_looked_at_and_approved() {
         steady(&list, &hold, &run),
         [
             "Pending holds: 1",
-            "AGE KIND TOOL AGENT HOLD",
-            "> AGE approval execute_command ops HOLD",
+            "AGE KIND TOOL AGENT WHAT",
+            r#"> AGE approval execute_command ops {"command": "echo hello"}"#,
             "↑↓ choose enter open r reload q leave",
         ]
     );
@@ -171,7 +171,8 @@ fn what_would_deceive_is_seen_in_the_picker() {
     let (server, run, hold) = held(folder.path());
     let detail = |hold: &str, what: &str| {
         let terminal = Terminal::open(folder.path(), &server, "vi");
-        terminal.shows(&["Pending holds: 1"]);
+        let list = terminal.shows(&["Pending holds: 1", r"\u"]);
+        assert!(!list.contains('\u{202e}'), "{list:?}");
         terminal.keys(&["Enter"]);
         let detail = terminal.shows(&[what, "esc back"]);
         assert!(!detail.contains('\u{202e}'), "{detail:?}");

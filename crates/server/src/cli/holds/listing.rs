@@ -12,7 +12,7 @@ use crate::cli::client::{Failure, Server, read, segment};
 use crate::cli::plain::{Text, plain, table};
 
 /// Of how many holds the arguments are looked up for the list: a request for each.
-const SUMMED_UP: usize = 50;
+pub(super) const SUMMED_UP: usize = 50;
 
 /// Characters of a summary.
 const SUMMARY: usize = 48;

@@ -4,6 +4,7 @@
 //! is approved from the list, and nothing without a second key: the call must have been on the screen. Text of others is made
 //! plain before it gets here. The list is asked for again every two seconds.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, stdin, stdout};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use ratatui::{DefaultTerminal, Frame};
 use standfast_core::time::Timestamp;
 use standfast_engine::clock::Clock;
 
-use super::listing::{age, hold, summary};
+use super::listing::{SUMMED_UP, age, hold, summary};
 use super::{Decision, HoldBody, List, decided, json, json_or_text};
 use crate::cli::client::{Failure, Server, read};
 use crate::cli::edit;
@@ -40,6 +41,7 @@ pub(super) fn has_terminal() -> bool {
 /// Looks through pending holds until the person leaves.
 pub(super) fn pick(server: &Server, wanted: &List) -> Result<String, Failure> {
     let mut picker = Picker::new(listed(server, wanted)?);
+    picker.sum_up(server);
     let no_screen =
         |error: std::io::Error| Failure::CouldNotAsk(format!("the terminal does not work: {error}"));
     let mut terminal = ratatui::try_init().map_err(no_screen)?;
@@ -91,6 +93,8 @@ enum PickerAction {
 
 struct Picker {
     holds: Vec<HoldBody>,
+    /// What they are about in a line, by their ids, each with the revision that it is of.
+    summaries: BTreeMap<String, (u32, String)>,
     /// Which of them is chosen.
     at: usize,
     screen: Screen,
@@ -101,7 +105,14 @@ struct Picker {
 
 impl Picker {
     fn new(holds: Vec<HoldBody>) -> Picker {
-        Picker { holds, at: 0, screen: Screen::All, said: String::new(), now: Clock::system().now() }
+        Picker {
+            holds,
+            summaries: BTreeMap::new(),
+            at: 0,
+            screen: Screen::All,
+            said: String::new(),
+            now: Clock::system().now(),
+        }
     }
 
     fn run(
@@ -166,8 +177,23 @@ impl Picker {
                 self.at = holds.iter().position(|hold| Some(&hold.id) == here.as_ref()).unwrap_or(self.at);
                 self.at = self.at.min(holds.len().saturating_sub(1));
                 self.holds = holds;
+                self.sum_up(server);
             }
             Err(failure) => self.say(&failure),
+        }
+    }
+
+    /// Looks up the arguments of those holds that are new or were edited: the list of the server has none.
+    fn sum_up(&mut self, server: &Server) {
+        let mut known = std::mem::take(&mut self.summaries);
+        for listed in self.holds.iter().take(SUMMED_UP) {
+            let (id, revision) = (listed.id.raw(), listed.revision);
+            let kept = known.remove(id).filter(|(of, _)| *of == revision);
+            // What cannot be looked up any more was decided meanwhile.
+            let looked_up = || hold(server, id).ok().map(|whole| (whole.revision, summary(&whole)));
+            if let Some(found) = kept.or_else(looked_up) {
+                self.summaries.insert(id.to_owned(), found);
+            }
         }
     }
 
@@ -333,7 +359,8 @@ impl Picker {
         let row = |hold: &HoldBody| {
             let tool = hold.tool.as_ref().map_or("-".into(), Text::to_string);
             let HoldBody { kind, agent, id, .. } = hold;
-            Row::new([age(hold, self.now), kind.to_string(), tool, agent.to_string(), id.to_string()])
+            let what = self.summaries.get(id.raw()).map_or("-".into(), |(_, summary)| summary.clone());
+            Row::new([age(hold, self.now), kind.to_string(), tool, agent.to_string(), what])
         };
         let widths = [
             Constraint::Length(4),
@@ -343,7 +370,7 @@ impl Picker {
             Constraint::Min(20),
         ];
         let table = Table::new(self.holds.iter().map(row), widths)
-            .header(Row::new(["AGE", "KIND", "TOOL", "AGENT", "HOLD"]))
+            .header(Row::new(["AGE", "KIND", "TOOL", "AGENT", "WHAT"]))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
             .highlight_symbol("> ");
         let mut state = TableState::default().with_selected(Some(self.at));
