@@ -183,6 +183,38 @@ fn a_server_with_tls_of_its_own_says_https_in_cookies_and_links() {
     assert!(card.contains(&format!("\"{}/v1/agents/ops\"", server.base)), "{card}");
 }
 
+/// The certificate that openssl makes when nobody says otherwise is that of an authority, which no server may show: the client says so,
+/// and what to do.
+#[test]
+fn a_certificate_of_an_authority_is_told_as_one() {
+    let folder = standfast_testkit::folder(&[("script", SCRIPT)], CONFIG);
+    let path = folder.path();
+    let mut openssl = Command::new("openssl");
+    openssl.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "1",
+    ]);
+    openssl.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]);
+    let made = openssl.args(["-keyout", "key.pem", "-out", "cert.pem"]).current_dir(path).output().unwrap();
+    assert!(made.status.success(), "{}", said(&made));
+    let server = start(&mut serve_command(path));
+    let refused =
+        types(path, &["holds", "--server", &server.base, "--authority", "cert.pem"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    assert!(
+        said(&refused).contains("make one with basicConstraints=critical,CA:FALSE"),
+        "{}",
+        said(&refused)
+    );
+}
+
 /// The guide's chapter on TLS: its configuration and its commands, as they stand, but for the port.
 #[test]
 fn the_chapter_on_tls_works_as_it_stands() {

@@ -13,6 +13,7 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use ureq::tls::TlsConfig;
+use zeroize::Zeroize as _;
 
 use super::plain::{Text, plain};
 use super::{profile, trust};
@@ -70,6 +71,12 @@ impl std::str::FromStr for Key {
 
     fn from_str(text: &str) -> Result<Key, Self::Err> {
         Ok(Key(text.trim().to_owned()))
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.0.zeroize();
     }
 }
 
@@ -401,6 +408,11 @@ fn advice(base: &str, error: &ureq::Error) -> &'static str {
         && let Some(error) = error.get_ref()
         && matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_)))
     {
+        // The one that tools make when nobody says otherwise; its name is all that is known of this reason.
+        if error.to_string().contains("CaUsedAsEndEntity") {
+            return "\nthe server shows the certificate of an authority (CA:TRUE) as its own; make one with \
+                    basicConstraints=critical,CA:FALSE, as the guide does (Authentication and authorization, TLS)";
+        }
         return "\nname the authority that its certificate is from with --authority FILE or STANDFAST_AUTHORITY, and the server by a name \
                 that the certificate has";
     }
