@@ -40,8 +40,8 @@ const ALL_OF_IT: [&str; 2] = ["--workspace", "--all-features"];
 /// How many tests nextest runs at a time.
 const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
 
-/// Most of what tests take is waiting: for leases that run out, retries that are due, servers that come back.
-const TESTS_FOR_EACH_CORE: usize = 2;
+/// Four fifths of what tests take is waiting: for leases that run out, retries that are due, servers that come back.
+const TESTS_FOR_EACH_CORE: usize = 3;
 
 /// Runs every step and prints what each took, also after a failure.
 pub(crate) fn run(root: &Path) -> Result<()> {
