@@ -6,5 +6,6 @@
 mod chats;
 mod mail;
 mod mcp;
+mod pages;
 mod remote_agents;
 mod traces;

@@ -33,7 +33,7 @@ fn folder(more: &str) -> TempDir {
 }
 
 /// The official client. Dropping it is `kill -9`.
-struct Desk {
+pub(crate) struct Desk {
     child: Child,
     input: ChildStdin,
     lines: Receiver<Value>,
@@ -48,11 +48,17 @@ impl Drop for Desk {
 
 impl Desk {
     fn start(arguments: &[&str], key: Option<&str>) -> Desk {
+        match key {
+            Some(key) => Desk::with(arguments, &[("DESK_KEY", key), ("STANDFAST_KEY", key)]),
+            None => Desk::with(arguments, &[]),
+        }
+    }
+
+    /// A client that is told where its server is, with these variables.
+    pub(crate) fn with(arguments: &[&str], variables: &[(&str, &str)]) -> Desk {
         let mut command = Command::new("node");
         command.arg(packages().join("desk.js")).args(arguments).env_remove("STANDFAST_KEY");
-        if let Some(key) = key {
-            command.env("DESK_KEY", key).env("STANDFAST_KEY", key);
-        }
+        command.envs(variables.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -77,15 +83,15 @@ impl Desk {
         Desk::start(&["stdio", program.to_str().unwrap(), "mcp", "serve", "--server", base], key)
     }
 
-    fn say(&mut self, line: &Value) {
+    pub(crate) fn say(&mut self, line: &Value) {
         writeln!(self.input, "{line}").unwrap();
     }
 
-    fn calls(&mut self, id: u32, name: &str, arguments: &Value) {
+    pub(crate) fn calls(&mut self, id: u32, name: &str, arguments: &Value) {
         self.say(&json!({"id": id, "name": name, "arguments": arguments}));
     }
 
-    fn line(&self, id: &Value) -> Value {
+    pub(crate) fn line(&self, id: &Value) -> Value {
         loop {
             let line = self.lines.recv_timeout(Duration::from_secs(90)).unwrap();
             if line["id"] == *id {
@@ -95,13 +101,13 @@ impl Desk {
     }
 
     /// The result of a call.
-    fn result(&self, id: u32) -> Value {
+    pub(crate) fn result(&self, id: u32) -> Value {
         let line = self.line(&json!(id));
         assert!(line["result"].is_object(), "{line}");
         line["result"].clone()
     }
 
-    fn call(&mut self, id: u32, name: &str, arguments: &Value) -> Value {
+    pub(crate) fn call(&mut self, id: u32, name: &str, arguments: &Value) -> Value {
         self.calls(id, name, arguments);
         self.result(id)
     }

@@ -21,6 +21,7 @@ mod gateway_nodes;
 mod gateway_replays;
 mod login;
 mod over_http;
+mod pages;
 mod proxied;
 mod python;
 mod server;

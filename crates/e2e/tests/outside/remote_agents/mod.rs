@@ -7,6 +7,7 @@
 
 mod cards;
 mod official;
+mod page;
 mod pair;
 mod server;
 mod trouble;
