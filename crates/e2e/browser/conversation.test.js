@@ -60,6 +60,7 @@ both('a message, a pause that looks unlike working, an approval after kill -9, a
   await page.getByText(PAUSED).waitFor();
   await page.getByText('Task paused - click approve/deny to continue').waitFor();
   assert.equal(await page.locator('[data-arguments]').textContent(), '{"path": "/srv/cache/old"}');
+  assert.equal(await page.title(), '(1 approval) ⏸️ ops · Standfast');
   const address = page.url();
   await page.reload();
   await page.getByText(PAUSED).waitFor();
@@ -92,7 +93,7 @@ both('options, a text box and a form are answered in the conversation', async (p
   await page.getByLabel('Amount').fill('-3');
   await page.getByLabel('Yes').check();
   await press(page, '✓ Send the answer');
-  await page.locator('.hint').getByText('At /amount').waitFor();
+  await page.locator('.hint').getByText('the minimum of 0').waitFor();
   assert.equal(await page.getByLabel('Amount').inputValue(), '-3', 'what was entered stays');
   await page.getByLabel('Amount').fill('12.50');
   await press(page, '✓ Send the answer');
@@ -127,6 +128,24 @@ agents: {helper: {llm: script, session_store: main, tools: [write_file], task: {
   await widgets.getByRole('button', { name: '✓ Approve', exact: true }).click();
   await page.getByText('both are dealt with').waitFor();
   assert.equal(readFileSync(join(folder, 'workspace', 'one.txt'), 'utf8'), '1');
+});
+
+both('the session of a hold leads to its conversation, whatever its name, and the conversation back to the hold', async (page) => {
+  const session = 'a/b?c&d=ü %2F"#';
+  const run = await server.api('/agents/ops/runs', { input: 'Free some space', session, wait: 'settled' });
+  const hold = `${server.base}/approve/${run.holds[0].id}`;
+  await page.goto(hold);
+  await page.locator('dt', { hasText: /^Session$/ }).locator('xpath=following-sibling::dd[1]').getByRole('link').click();
+  await page.getByRole('heading', { name: 'Conversation with ops' }).waitFor();
+  await page.getByText(PAUSED).waitFor();
+  await page.getByText('Free some space').first().waitFor();
+  await page.getByRole('link', { name: 'Details' }).click();
+  await page.getByRole('heading', { name: 'Approve delete_file?' }).waitFor();
+  assert.equal(page.url(), hold);
+  await press(page, '✓ Approve: run it as shown');
+  await page.getByRole('heading', { name: 'Approved', exact: true }).waitFor();
+  await page.locator('dt', { hasText: /^Session$/ }).locator('xpath=following-sibling::dd[1]').getByRole('link').click();
+  await page.getByText('Approved by local').waitFor();
 });
 
 test('a paused task is remembered by the browser, and found again (S0-70, S0-71, S0-76)', async () => {

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { createServer, request as ask } from 'node:http';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { launch, Server } from './server.js';
-import { until, watch } from './watch.js';
+import { accessible, until, watch } from './watch.js';
 
 let browser;
 let server;
@@ -49,6 +49,33 @@ test('what changes is shown without a reload, and what somebody types, selects a
   await page.getByRole('link', { name: /Second/ }).waitFor();
   assert.equal(await box.inputValue(), 'half a sentence');
   assert.equal(await page.evaluate('window.isTheSame'), true, 'the page was not loaded again');
+});
+
+test('the navigation and the title of the tab count what is pending by kind, live, also on a phone', async () => {
+  await page.setViewportSize({ width: 360, height: 740 });
+  const badges = () => page.locator('#nav a.kind-count').allTextContents();
+  const counts = (...all) => until(`it counts ${all.join(', ')}`, async () => (await badges()).join() === all.join());
+  await open('/runs');
+  assert.equal(await page.title(), 'Runs · Standfast');
+  await page.evaluate('window.isTheSame = true');
+  const { hold } = await server.held('ops');
+  await counts('1 approval');
+  assert.equal(await page.title(), '(1 approval) Runs · Standfast');
+  await server.held('ops');
+  await server.held('travel');
+  await counts('2 approvals', '1 question');
+  assert.equal(await page.title(), '(2 approvals, 1 question) Runs · Standfast');
+  assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 360);
+  const sizes = await page.locator('#nav a.kind-count').evaluateAll((all) => all.map((one) => one.getBoundingClientRect().height));
+  assert.ok(sizes.every((height) => height >= 24), `${sizes}`);
+  await accessible(page, 'runs with counts');
+  assert.equal(await page.evaluate('window.isTheSame'), true, 'the page was not loaded again');
+  await page.getByRole('link', { name: '1 question', exact: true }).click();
+  await until('one hold is listed', async () => await page.locator('.list > li').count() === 1);
+  assert.equal(await page.title(), '(2 approvals, 1 question) Pending · Standfast');
+  await server.api(`/holds/${hold.split('/').at(-1)}/resolve`, { resolution: 'deny' });
+  await counts('1 approval', '1 question');
+  assert.equal(await page.title(), '(1 approval, 1 question) Pending · Standfast');
 });
 
 test('of two people who decide, one does; the other sees it at once', async () => {

@@ -11,7 +11,7 @@ use axum::{Extension, Router};
 use serde::{Deserialize, Serialize};
 use standfast_core::body::Body;
 use standfast_core::digest;
-use standfast_core::event::{self, Envelope, Event};
+use standfast_core::event::{self, Envelope, Event, Outcome};
 use standfast_core::id::{HoldId, RunId};
 use standfast_core::json::RawJson;
 use standfast_core::message::Message;
@@ -23,6 +23,7 @@ use standfast_engine::{EngineError, IdempotencyKey, InboxView, NewTask, TaskList
 
 use super::addresses;
 use super::conversation::Visit;
+use super::media::FileAccess;
 use super::pages::ShownInstant;
 use super::pages::run::task_title;
 use super::routes::{PAGES, hold_id, see_other};
@@ -224,10 +225,16 @@ async fn show(
         let mut widgets = Vec::with_capacity(task.waits_for.len());
         for view in &task.waits_for {
             let action = format!("{address}/holds/{}", view.row.id);
-            widgets.push(
-                widget::previewed(app, WidgetParts { view, action, now, tried: failed, who: &who.user })
-                    .await,
-            );
+            let parts = WidgetParts {
+                view,
+                action,
+                now,
+                tried: failed,
+                who: &who.user,
+                files: FileAccess::Open,
+                said_before: 0,
+            };
+            widgets.push(widget::previewed(app, parts).await);
         }
         tasks.push(task_item(task, widgets, now));
     }
@@ -289,15 +296,22 @@ fn task_item(task: &TaskView, widgets: Vec<Widget>, now: Timestamp) -> TaskItem 
 
 /// What is to be done: the first message.
 fn payload(events: &[Envelope]) -> Option<String> {
-    events.iter().find_map(|envelope| match &envelope.event {
-        Event::MessageReceived(said) | Event::MessageQueued(said) => Some(said.message.words()),
-        _ => None,
-    })
+    events
+        .iter()
+        .find_map(|envelope| match &envelope.event {
+            Event::MessageReceived(said) | Event::MessageQueued(said) => Some(said.message.words()),
+            _ => None,
+        })
+        // A text is shown as one, not as the JSON that it is stored as.
+        .map(|words| serde_json::from_str(&words).unwrap_or(words))
 }
 
-/// Its result.
+/// Its result; of one that failed, why.
 fn result(events: &[Envelope]) -> Option<String> {
     events.iter().rev().find_map(|envelope| match &envelope.event {
+        Event::RunEnded(ended) if ended.outcome == Outcome::Failed && ended.reason.is_some() => {
+            ended.reason.clone()
+        }
         Event::RunEnded(ended) => {
             ended.result.as_ref().and_then(Body::inline).map(str::to_owned).or_else(|| ended.reason.clone())
         }

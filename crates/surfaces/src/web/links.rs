@@ -17,6 +17,7 @@ use standfast_engine::auth::Principal;
 use standfast_engine::secrets::ApprovalLink;
 use standfast_engine::{EngineError, HoldView, LinkRefusal, OpenedLink, Snapshot};
 
+use super::media::FileAccess;
 use super::pages::ShownInstant;
 use super::pages::context::{self, Conversation};
 use super::routes::{PAGES, see_other};
@@ -209,13 +210,19 @@ impl<'a> Visit<'a> {
             Some((root, _)) => reads.opening(who, *root).await.unwrap_or_default(),
         };
         let log = snapshot.log().await.map_err(EngineError::from)?;
+        let conversation = context::conversation(snapshot.run(), view, log, &root);
+        let parts = WidgetParts {
+            view,
+            action: address,
+            now,
+            tried: tried.as_ref(),
+            who: &link.audience,
+            files: FileAccess::AfterSignIn,
+            said_before: conversation.hidden(),
+        };
         let page = LinkPage {
-            conversation: context::conversation(snapshot.run(), view, log, &root),
-            hold: widget::previewed(
-                self.app,
-                WidgetParts { view, action: address, now, tried: tried.as_ref(), who: &link.audience },
-            )
-            .await,
+            hold: widget::previewed(self.app, parts).await,
+            conversation,
             id: row.id.to_string(),
             agent: row.agent.to_string(),
             owner: snapshot.run().facts.owner.to_string(),
@@ -277,8 +284,9 @@ fn refused(why: &LinkRefusal, base: &str) -> Failure {
             "It is incomplete, was changed, or is too old. Open it from the message again, or sign in.",
         ),
         LinkRefusal::Expired(hold) => {
-            let text = format!("It has expired. Sign in at {base}/approve/{hold} to decide.");
-            Failure::new(StatusCode::GONE, "This link has expired", &text)
+            let text = "What it asks for may still be open: sign in to see it and to decide.";
+            let way_on = Some((format!("{base}/approve/{hold}"), "Sign in and open it"));
+            Failure { way_on, ..Failure::new(StatusCode::GONE, "This link has expired", text) }
         }
         LinkRefusal::NoSuchPerson => {
             invalid(StatusCode::FORBIDDEN, "The person whom it was issued for is not asked here any more.")

@@ -20,7 +20,7 @@ use standfast_engine::auth::{Principal, Scope};
 use standfast_engine::{EngineError, ExportedData, HistoryList, HoldList, HoldListPart, RunList};
 
 use super::pages::charts::{self, ChartRows, Figures, Partial};
-use super::pages::history::{self, ExportedHold};
+use super::pages::history::{self, DecidedRow, ExportedHold};
 use super::pages::run::{self, RunsPage, SubRun};
 use super::pages::waiting::{self, Pager};
 use super::{
@@ -126,7 +126,7 @@ pub fn routes(app: &App) -> Router<App> {
 async fn readers_only(request: Request, next: Next) -> Result<Response, Failure> {
     let who = request.extensions().get::<Principal>();
     if who.is_some_and(|who| !who.has(Scope::RunsRead)) {
-        return Err(EngineError::MissingScope(Scope::RunsRead).into());
+        return Err(EngineError::MissingScope(Scope::RunsRead.into()).into());
     }
     Ok(next.run(request).await)
 }
@@ -336,8 +336,15 @@ async fn history(
     Extension(token): Browser,
     Args(filters): Args<HistoryFilters>,
 ) -> Result<Response, Failure> {
-    let found = app.engine.reads().history(&who, &filters.list(HISTORY)?).await?;
-    let page = history::page(&filters, &found.items, found.next, app.engine.clock().now());
+    let reads = app.engine.reads();
+    let found = reads.history(&who, &filters.list(HISTORY)?).await?;
+    let mut rows = Vec::with_capacity(found.items.len());
+    for row in found.items {
+        // A decision stays in the list when its run is gone, or cannot be read.
+        let view = reads.hold(&who, row.id).await.ok();
+        rows.push(DecidedRow { row, summary: view.as_ref().and_then(waiting::summary) });
+    }
+    let page = history::page(&filters, &rows, found.next, app.engine.clock().now());
     Ok(PAGES.page(StatusCode::OK, "history.html", &Site::of(&who, &token), &page))
 }
 

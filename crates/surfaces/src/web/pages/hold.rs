@@ -7,6 +7,7 @@ use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::event::Envelope;
 use standfast_core::hold::{Escalation, HoldKind};
+use standfast_core::id::HoldId;
 use standfast_core::name::UserId;
 use standfast_core::project::HoldClosure;
 use standfast_core::receipt::{CallReceipt, Receipt};
@@ -26,6 +27,7 @@ use crate::labels;
 use crate::labels::hidden_characters::{count_hidden, escaped_json};
 use crate::web::fields::{AnswerForm, Field};
 use crate::web::json_view::DataShown;
+use crate::web::media::FileAccess;
 
 /// The page.
 #[derive(Debug, Serialize)]
@@ -213,6 +215,8 @@ struct DecisionShown {
     said: Option<String>,
     late: bool,
     effect: Option<&'static str>,
+    /// The hold that asks what became of the call.
+    asked_since: Option<String>,
     attempts: Vec<Attempt>,
     contradictions: Vec<String>,
 }
@@ -280,13 +284,16 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
     let (title, stakes) = (stakes::title(view), Stakes::of(view, who, now));
     let arguments = view.arguments.as_ref().map(|arguments| readable(arguments.text()));
     let (conversation, prompt) = (context::conversation(run, view, log, root), own_prompt(view));
+    let login = login(view);
     let read = data.as_deref().map(readable);
     let description = call.as_ref().and_then(|call| call.description.clone());
     let around = [&question, &read, &interim, &arguments, &prompt, &description, &ask.external_ref];
     let texts = around.into_iter().flatten().chain(&ask.options);
-    let hidden =
-        texts.map(|text| count_hidden(text)).sum::<usize>() + stakes.hidden() + conversation.hidden();
-    let decided = row.closed.as_ref().map(|closed| decided(view, closed, receipt, now));
+    let shown = call::shown(view, preview, FileAccess::Open, now);
+    let in_files = shown.as_ref().map_or(0, |shown| shown.hidden_in_files);
+    let in_texts = texts.map(|text| count_hidden(text)).sum::<usize>();
+    let hidden = in_texts + in_files + stakes.hidden() + conversation.hidden();
+    let decided = row.closed.as_ref().map(|closed| decided((run, view), closed, receipt, now));
     HoldPage {
         id: row.id.to_string(),
         run: row.id.run.to_string(),
@@ -316,14 +323,15 @@ pub(in crate::web) fn page(parts: HoldPageParts<'_>, tried: Option<&FailedDecisi
         needs_care: call::care(view.risk, hidden),
         has_agreed: call::has_agreed(view, who),
         is_asked_by_server: view.is_asked_by_server,
-        shown: call::shown(view, preview, now),
+        shown,
         notice: tried
             .and_then(|tried| tried.failure.as_ref())
             .map(|failure| Notice { title: failure.title.clone(), text: failure.text.clone() }),
-        question: question.filter(|question| *question != title),
+        // The address that a login is asked for with is the button.
+        question: question.filter(|question| *question != title && login.is_none()),
         title,
         prompt,
-        login: login(view),
+        login,
         may_log_in: view.may_log_in,
         data: ask.data.as_ref().and_then(DataShown::of),
         interim,
@@ -444,7 +452,7 @@ fn kept(posted: &PostedForm) -> EnteredValues {
 }
 
 fn decided(
-    view: &HoldView,
+    (run, view): (&Run, &HoldView),
     closed: &HoldClosure,
     receipt: Option<&Receipt>,
     now: Timestamp,
@@ -479,9 +487,17 @@ fn decided(
         said,
         late: receipt.and_then(|receipt| receipt.decision.as_ref()).is_some_and(|decision| decision.late),
         effect: call.map(labels::effect),
+        asked_since: asked_since(run, view),
         attempts: call.map(starts).unwrap_or_default(),
         contradictions: call.map(contradicted).unwrap_or_default(),
     }
+}
+
+/// The open hold that asks what became of the call of a decided one.
+fn asked_since(run: &Run, view: &HoldView) -> Option<String> {
+    let call = view.row.id.key.call;
+    let asks = run.state.holds.iter().find(|hold| hold.kind == HoldKind::Recovery && hold.call() == call)?;
+    Some(HoldId { run: run.facts.id, key: asks.key }.to_string())
 }
 
 /// With the characters that escapes stand for: those are what is shown.
