@@ -34,7 +34,7 @@ fn card(notice: &HoldNotice, shows_arguments: bool) -> Value {
         }));
     }
     if let Some(reason) = &notice.reason {
-        body.push(text(&format!("Why it is held: {reason}"), json!({})));
+        body.push(text(&format!("{}: {reason}", notice.reason_label), json!({})));
     }
     if shows_arguments {
         body.extend(notice.question.as_ref().map(|question| text(question, json!({}))));

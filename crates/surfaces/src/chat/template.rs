@@ -114,6 +114,7 @@ mod tests {
             news: "Your decision is needed.".into(),
             facts: vec![("Agent", "ops".into())],
             reason: None,
+            reason_label: "Why it is held",
             question: None,
             tool: Some("pay".into()),
             arguments: Some("{\"to\":\"{page}\u{202e}\"}".into()),

@@ -5,13 +5,13 @@
 
 use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::{Hold, HoldKind};
+use standfast_core::hold::{Delegation, Hold, HoldKind};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 use standfast_engine::HoldView;
 
 use crate::http::rfc3339;
-use crate::labels;
+use crate::labels::{self, reason};
 
 /// What is told of one hold.
 #[derive(Debug, Clone)]
@@ -22,8 +22,10 @@ pub(crate) struct HoldNotice {
     pub(crate) news: String,
     /// Names and values.
     pub(crate) facts: Vec<(&'static str, String)>,
-    /// Why it is held.
+    /// Why it is held, as the page of the hold says it.
     pub(crate) reason: Option<String>,
+    /// Who says so.
+    pub(crate) reason_label: &'static str,
     /// The question.
     pub(crate) question: Option<String>,
     /// The tool.
@@ -36,6 +38,40 @@ pub(crate) struct HoldNotice {
     pub(crate) is_decided: bool,
     /// The page where people sign in and decide.
     pub(crate) page: Option<String>,
+}
+
+/// Everything that is pending for somebody, each with its page.
+#[derive(Debug, Clone)]
+pub(crate) struct DigestNotice {
+    pub(crate) title: String,
+    pub(crate) news: String,
+    /// What is asked, and where it is decided.
+    pub(crate) holds: Vec<(String, String)>,
+}
+
+impl DigestNotice {
+    /// Of these holds, and so many beyond them.
+    pub(crate) fn of(public_url: Option<&str>, holds: &[HoldView], more: usize) -> DigestNotice {
+        let count = holds.len().saturating_add(more);
+        let line_of = |view: &HoldView| {
+            let until = view.row.expires_at.map(|at| format!(", until {}", instant(at))).unwrap_or_default();
+            let text = format!("{} ({}{until})", title(view), view.row.agent);
+            (text, page(public_url, view).unwrap_or_default())
+        };
+        DigestNotice {
+            title: if count == 1 {
+                "1 decision is pending".into()
+            } else {
+                format!("{count} decisions are pending")
+            },
+            news: if more > 0 {
+                format!("The oldest {} are below. Sign in to see all.", holds.len())
+            } else {
+                "Sign in to see what is asked and to decide.".into()
+            },
+            holds: holds.iter().map(line_of).collect(),
+        }
+    }
 }
 
 /// Whether all that is decided fits into so many bytes.
@@ -87,7 +123,8 @@ impl HoldNotice {
             },
             news: decided.clone().unwrap_or_else(|| asking(event, view)),
             facts,
-            reason: ask.reason.clone().filter(|_| decided.is_none()),
+            reason: reason::why(view).filter(|_| decided.is_none()),
+            reason_label: reason::label(view),
             question: inline(&ask.question).filter(|_| whole),
             tool: row.tool.as_ref().filter(|_| !is_asked).map(ToString::to_string),
             arguments: arguments.map(|arguments| arguments.text().to_owned()),
@@ -108,6 +145,7 @@ pub(crate) fn prefix(event: &Envelope) -> &'static str {
     match &event.event {
         Event::HoldReminded(_) => "Reminder: ",
         Event::HoldEscalated(_) => "Escalated to you: ",
+        Event::HoldDelegated(_) => "Handed on to you: ",
         Event::HoldEdited(edited) if edited.asked_again => "Asked again: ",
         Event::HoldEdited(_) => "Changed: ",
         Event::HoldExpired(_) => "Expired: ",
@@ -119,6 +157,10 @@ fn asking(event: &Envelope, view: &HoldView) -> String {
     let news = match &event.event {
         Event::HoldReminded(_) => "This is still pending.",
         Event::HoldEscalated(_) => "Nobody has decided this in time, so you are asked as well.",
+        Event::HoldDelegated(handed) => {
+            let Delegation { by, to, until, .. } = &handed.delegation;
+            return format!("{by} lets {to} decide this in their place until {}.", instant(*until));
+        }
         Event::HoldEdited(edited) if edited.asked_again => {
             "It is asked again, because something is different now. Links of earlier mails are for what was asked before."
         }

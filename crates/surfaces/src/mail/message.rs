@@ -19,7 +19,7 @@ use standfast_engine::{Delivery, DeliveryPayload, HoldView};
 use super::MailTarget;
 use crate::html::Templates;
 use crate::labels::hidden_characters::visible;
-use crate::labels::notice::{self, HoldNotice};
+use crate::labels::notice::{self, DigestNotice, HoldNotice};
 
 /// Bytes of arguments and question that are shown; of more there is neither a part nor a link that decides.
 const WHOLE: usize = 8 * 1024;
@@ -38,6 +38,7 @@ struct MailPage {
     news: String,
     facts: Vec<(&'static str, String)>,
     reason: Option<String>,
+    reason_label: &'static str,
     question: Option<String>,
     /// The tool and the bytes that will run.
     tool: Option<String>,
@@ -95,6 +96,7 @@ fn test(telling: &Delivery<'_>, target: &MailTarget<'_>, id: &str) -> Result<Mes
         news: "This is a test. Nothing is asked.".into(),
         facts: Vec::new(),
         reason: None,
+        reason_label: "",
         question: None,
         tool: None,
         arguments: None,
@@ -116,31 +118,18 @@ fn digest_mail(
     holds: &[HoldView],
     more: usize,
 ) -> Result<Message, String> {
-    let count = holds.len().saturating_add(more);
-    let line_of = |view: &HoldView| {
-        let deadline = view.row.expires_at;
-        let until = deadline.map(|at| format!(", until {}", notice::instant(at))).unwrap_or_default();
-        let text = format!("{} ({}{until})", notice::title(view), view.row.agent);
-        (text, notice::page(telling.public_url, view).unwrap_or_default())
-    };
+    let digest = DigestNotice::of(telling.public_url, holds, more);
     let page = MailPage {
-        title: if count == 1 {
-            "1 decision is pending".into()
-        } else {
-            format!("{count} decisions are pending")
-        },
-        news: if more > 0 {
-            format!("The oldest {} are below. Sign in to see all.", holds.len())
-        } else {
-            "Sign in to see what is asked and to decide.".into()
-        },
+        title: digest.title,
+        news: digest.news,
         facts: Vec::new(),
         reason: None,
+        reason_label: "",
         question: None,
         tool: None,
         arguments: None,
         is_cut: false,
-        holds: holds.iter().map(line_of).collect(),
+        holds: digest.holds,
         link: None,
         page: telling.public_url.map(str::to_owned),
         person: target.person.to_string(),
@@ -214,6 +203,7 @@ fn mail_page(
         news: told.news,
         facts: told.facts,
         reason: told.reason,
+        reason_label: told.reason_label,
         question: told.question,
         tool: told.tool,
         arguments: told.arguments,
@@ -242,7 +232,7 @@ fn text(page: &MailPage) -> String {
     let facts: Vec<String> =
         page.facts.iter().map(|(name, value)| format!("{name}: {}", visible(value))).collect();
     parts.push(facts.join("\n"));
-    parts.extend(page.reason.iter().map(|reason| format!("Why it is held: {}", visible(reason))));
+    parts.extend(page.reason.iter().map(|reason| format!("{}: {}", page.reason_label, visible(reason))));
     parts.extend(page.question.iter().map(|question| visible(question).into_owned()));
     if let (Some(tool), Some(arguments)) = (&page.tool, &page.arguments) {
         parts.push(format!("{}: arguments, byte for byte\n{}", visible(tool), visible(arguments)));
@@ -286,6 +276,7 @@ mod tests {
             news: "n".into(),
             facts: vec![("Agent", "<i>".into())],
             reason: Some("<img src=x>".into()),
+            reason_label: "Why it is held",
             question: None,
             tool: Some("t".into()),
             arguments: Some("{\"a\":\"</pre><a href='x'>\u{202e}\"}".into()),
@@ -317,6 +308,7 @@ mod tests {
                 news: odd.clone(),
                 facts: vec![("Agent", odd.clone())],
                 reason: Some(odd.clone()),
+                reason_label: "Why it is held",
                 question: Some(odd.clone()),
                 tool: Some(odd.clone()),
                 arguments: Some(odd.clone()),

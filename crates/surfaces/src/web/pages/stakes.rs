@@ -6,15 +6,13 @@
 
 use serde::Serialize;
 use standfast_core::body::Body;
-use standfast_core::event::Driver;
 use standfast_core::hold::{AfterGrace, Finding, Hold, HoldKind, OnDeny, OnTimeout};
-use standfast_core::name::{RuleId, UserId};
+use standfast_core::name::UserId;
 use standfast_core::time::Timestamp;
 use standfast_engine::HoldView;
-use standfast_engine::policy::{ARGUMENTS_UNREAD, REQUIRES_APPROVAL, WORKER_ASKS};
 
-use crate::labels;
 use crate::labels::hidden_characters::count_hidden;
+use crate::labels::{self, reason};
 
 /// Characters of a question that is a title; a longer one stands below.
 const TITLE_MAX: usize = 200;
@@ -74,8 +72,8 @@ impl Stakes {
     pub(in crate::web) fn of(view: &HoldView, who: &UserId, now: Timestamp) -> Stakes {
         let open = view.open.as_ref().filter(|_| view.ask.child.is_none());
         Stakes {
-            reason: why(view),
-            reason_label: reason_label(view),
+            reason: reason::why(view),
+            reason_label: reason::label(view),
             drift: view.drift.iter().map(|drift| drift.text.clone()).collect(),
             findings: view.ask.stakes.findings.iter().map(FindingShown::of).collect(),
             consequences: open.map(|hold| consequences(hold, view, who, now)),
@@ -121,79 +119,9 @@ pub(in crate::web) fn title(view: &HoldView) -> String {
     }
 }
 
-/// Why it is held: by which rules of this server where those say nothing themselves, and in the words of whoever asks.
-pub(in crate::web) fn why(view: &HoldView) -> Option<String> {
-    let said = view.ask.reason.as_deref();
-    let by_rules = match view.row.kind {
-        HoldKind::Approval => by_rules(&view.rules, view.driver, said),
-        HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery => Vec::new(),
-    };
-    let all: Vec<String> = by_rules.into_iter().chain(said.map(ended)).collect();
-    (!all.is_empty()).then(|| all.join(" "))
-}
-
-/// With a period, where a text ends in a word.
-fn ended(text: &str) -> String {
-    let is_open = text.ends_with(|last: char| last.is_alphanumeric());
-    if is_open { format!("{text}.") } else { text.to_owned() }
-}
-
 /// As a value begins; names of people stay as they are.
 fn capitalized(deciders: &str) -> String {
     deciders.strip_prefix("the ").map_or_else(|| deciders.to_owned(), |rest| format!("The {rest}"))
-}
-
-/// What the rules of this server say that give no reason of their own. A rule of a policy is named where nothing is said.
-fn by_rules(rules: &[RuleId], driver: Driver, said: Option<&str>) -> Vec<String> {
-    let mut texts = Vec::new();
-    let mut named = Vec::new();
-    for rule in rules {
-        match own_words(rule, driver) {
-            Some(words) => texts.push(words.to_owned()),
-            None => named.push(format!("`{rule}`")),
-        }
-    }
-    if said.is_none() && texts.is_empty() {
-        match named.as_slice() {
-            [] => {}
-            [rule] => texts.push(format!("The rule {rule} asks for approval.")),
-            rules => texts.push(format!("The rules {} ask for approval.", rules.join(", "))),
-        }
-    }
-    texts
-}
-
-/// A rule of this server in words; none of one that a policy has, or that gives its reason itself.
-fn own_words(rule: &RuleId, driver: Driver) -> Option<&'static str> {
-    let is = |known: &RuleId| rule == known;
-    match rule.as_str() {
-        // Of the tools that a gate is opened for, nothing is configured here.
-        REQUIRES_APPROVAL if driver == Driver::Gate => Some("No rule allows this call, so a person decides."),
-        REQUIRES_APPROVAL => Some("Its tool asks before every call."),
-        WORKER_ASKS => Some("Whoever makes this call asks for approval first."),
-        ARGUMENTS_UNREAD => Some("Its arguments could not be read, so no rule could judge them."),
-        _ if is(&RuleId::no_verdict()) => Some("No rule decides about this call, so a person does."),
-        _ if is(&RuleId::batch()) => {
-            Some("Another call of the same reply needs approval, and its agent holds them together.")
-        }
-        _ if is(&RuleId::schema_changed()) => {
-            Some("The schema of its tool has changed since it was approved.")
-        }
-        _ => None,
-    }
-}
-
-/// Where the text about why it is held comes from.
-fn reason_label(view: &HoldView) -> &'static str {
-    match view.row.kind {
-        HoldKind::Approval if view.row.closed.is_some() => "Why it was held, by the rules of this server",
-        HoldKind::Approval => "Why it is held, by the rules of this server",
-        HoldKind::Input if view.is_asked_by_server => "The server says why",
-        HoldKind::Input => "The agent says why",
-        HoldKind::External | HoldKind::Auth => "The tool says why",
-        HoldKind::Recovery if view.row.closed.is_some() => "Why it was held",
-        HoldKind::Recovery => "Why it is held",
-    }
 }
 
 fn consequences(hold: &Hold, view: &HoldView, who: &UserId, now: Timestamp) -> Consequences {
@@ -205,7 +133,11 @@ fn consequences(hold: &Hold, view: &HoldView, who: &UserId, now: Timestamp) -> C
         }
         HoldKind::Input => (Some("The agent gets your answer and continues.".to_owned()), "If you answer"),
         HoldKind::Auth if view.may_log_in => {
-            (Some("The run goes on, with this login.".to_owned()), "If you log in")
+            let owner = &view.owner;
+            (
+                Some(format!("The run goes on, and runs of {owner} use this login from then on.")),
+                "If you log in",
+            )
         }
         HoldKind::External | HoldKind::Auth | HoldKind::Recovery => (None, "If you answer"),
     };
@@ -281,32 +213,9 @@ fn silence(hold: &Hold, now: Timestamp) -> String {
 mod tests {
     use super::*;
 
-    fn told(rules: &[&str], said: Option<&str>) -> String {
-        let rules: Vec<RuleId> = rules.iter().map(|rule| RuleId::new(rule).unwrap()).collect();
-        by_rules(&rules, Driver::Loop, said).join(" ")
-    }
-
     #[test]
-    fn every_approval_says_why_it_is_held() {
-        let by_tool = "Its tool asks before every call.";
-        assert_eq!(told(&[REQUIRES_APPROVAL], None), by_tool);
-        assert_eq!(told(&[REQUIRES_APPROVAL], Some("Warning: hidden characters")), by_tool);
-        assert_eq!(
-            told(&[WORKER_ASKS, REQUIRES_APPROVAL], None),
-            format!("Whoever makes this call asks for approval first. {by_tool}")
-        );
-        assert_eq!(told(&["nights"], None), "The rule `nights` asks for approval.");
-        assert_eq!(told(&["nights", "money"], None), "The rules `nights`, `money` ask for approval.");
-        assert_eq!(told(&["nights"], Some("It is late.")), "", "the rule has said it itself");
-        assert_eq!(
-            told(&["standfast:no-verdict"], None),
-            "No rule decides about this call, so a person does."
-        );
-        assert_eq!(told(&[], None), "");
-        assert_eq!([ended("It is late"), ended("Why?"), ended("")], ["It is late.", "Why?", ""]);
+    fn a_value_begins_with_a_capital_letter() {
         assert_eq!(capitalized("the owner of the run or user:a"), "The owner of the run or user:a");
         assert_eq!(capitalized("user:the"), "user:the");
-        let gate = by_rules(&[RuleId::new(REQUIRES_APPROVAL).unwrap()], Driver::Gate, None);
-        assert_eq!(gate, ["No rule allows this call, so a person decides."]);
     }
 }
