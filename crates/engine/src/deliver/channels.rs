@@ -31,6 +31,9 @@ use crate::settings::{Agent, Channel, ConfiguredPerson, GATE, ROOM, Settings};
 /// What the ids of such subscriptions begin with: no others do.
 const PREFIX: &str = "chan_";
 
+/// That a hold opened, as webhooks call it.
+const OPENED: &str = "hold.opened";
+
 /// Rows that are looked at in one go.
 const PAGE: usize = 200;
 
@@ -78,7 +81,7 @@ impl Deliveries {
                     after = is_full.then(|| row.id.clone());
                     match wanted.remove(&(tenant.clone(), row.id.clone())) {
                         Some(now) if now.wants != row.wants => {
-                            let after = Subscription { wants: now.wants, ..row.clone() };
+                            let after = with_events_of(row.clone(), now);
                             self.log.store.change_subscription(row.facts, after).await?;
                         }
                         Some(_) => {}
@@ -105,24 +108,34 @@ impl Deliveries {
                 all.chain(gate).filter(|(name, _)| told(name)).collect();
             if channel.is_room() {
                 let Ok(room) = UserId::new(address(channel)) else { continue };
-                rows.extend(agents.iter().map(|(name, _)| self.row(channel, &room, &channel.tenant, name)));
+                let row = |(name, _): &(AgentName, Arc<Agent>)| {
+                    self.row(channel, (&room, &channel.tenant, name), &channel.events)
+                };
+                rows.extend(agents.iter().map(row));
                 continue;
             }
             for (user, one) in settings.people.iter().filter(|(_, one)| is_reached(one, channel)) {
-                let asked = agents.iter().filter(|(_, agent)| may_be_asked(user, one, agent));
-                rows.extend(asked.map(|(name, _)| self.row(channel, user, &one.tenant, name)));
+                for (name, agent) in &agents {
+                    let Some(events) = events_for(settings, channel, (user, one), agent) else { continue };
+                    rows.push(self.row(channel, (user, &one.tenant, name), &events));
+                }
             }
         }
         rows
     }
 
-    fn row(&self, channel: &Channel, user: &UserId, tenant: &Tenant, agent: &AgentName) -> Subscription {
+    fn row(
+        &self,
+        channel: &Channel,
+        (user, tenant, agent): (&UserId, &Tenant, &AgentName),
+        events: &[&'static str],
+    ) -> Subscription {
         let parts = [channel.name.as_bytes(), user.as_str().as_bytes(), agent.as_str().as_bytes()];
         let Digest(bytes) = digest::of_parts("standfast.channel.1", &parts);
         let receiver = Receiver {
             kind: channel.kind().to_owned(),
             url: address(channel),
-            events: channel.events.iter().map(|kind| (*kind).to_owned()).collect(),
+            events: events.iter().map(|kind| (*kind).to_owned()).collect(),
             owner: Owner {
                 user: user.clone(),
                 groups: Default::default(),
@@ -142,7 +155,7 @@ impl Deliveries {
             id: format!("{PREFIX}{}", base32::encode(bytes.get(..10).unwrap_or_default())),
             scope: Scope::Agent(agent.clone()),
             owner: Owner::turn(tenant, user),
-            wants: channel.events.iter().filter_map(|kind| Event::bit(kind)).fold(0, |all, bit| all | bit),
+            wants: events.iter().filter_map(|kind| Event::bit(kind)).fold(0, |all, bit| all | bit),
             is_active: true,
             facts: receiver.text(),
         }
@@ -198,9 +211,9 @@ impl Deliveries {
             .find(|one| address(one) == receiver.url && one.kind() == receiver.kind)
             .filter(|one| !one.is_room() || one.tenant == subscription.tenant);
         let person = settings.person(&subscription.tenant, user);
-        let mail = person.and_then(|one| one.mail.as_deref());
+        let own = channel.zip(person).and_then(|(channel, one)| channel.address_of(one));
         let (Some(channel), Some(address)) =
-            (channel, channel.and_then(|one| if one.is_room() { Some("") } else { mail }))
+            (channel, channel.and_then(|one| if one.is_room() { Some("") } else { own }))
         else {
             // The configuration has this channel or address no longer.
             let (tenant, id) = (subscription.tenant.clone(), subscription.id.clone());
@@ -210,8 +223,16 @@ impl Deliveries {
             };
         };
         let person = person.filter(|_| !channel.is_room());
+        if channel.is_room()
+            && let DeliveryPayload::Event { event, .. } = &what
+            && let Some(until) = channel.quiet_until(&event.event, self.host.clock.now())
+        {
+            return DeliveryOutcome::Later(until);
+        }
         if let (Some(one), DeliveryPayload::Event { event, hold, .. }) = (person, &what) {
-            if !wants(one, channel, event.event.kind()) {
+            let is_for_others =
+                matches!(&event.event, Event::HoldDelegated(handed) if handed.delegation.to != *user);
+            if is_for_others || !wants(one, channel, event.event.kind()) {
                 return DeliveryOutcome::Taken { status: 0 };
             }
             // What they are not asked about is settled below, at any time.
@@ -306,6 +327,15 @@ fn is_asked(view: &HoldView) -> bool {
     view.row.closed.is_none() && view.may_decide
 }
 
+/// A row that is there, with the events that it is to have.
+fn with_events_of(row: Subscription, wanted: Subscription) -> Subscription {
+    let (Ok(mut receiver), Ok(now)) = (Receiver::read(&row.facts), Receiver::read(&wanted.facts)) else {
+        return Subscription { wants: wanted.wants, ..row };
+    };
+    receiver.events = now.events;
+    Subscription { wants: wanted.wants, facts: receiver.text(), ..row }
+}
+
 /// What names a channel where webhooks have an address.
 fn address(channel: &Channel) -> String {
     format!("{ROOM}{}", channel.name)
@@ -313,12 +343,32 @@ fn address(channel: &Channel) -> String {
 
 /// Whether a channel reaches somebody by themselves.
 fn is_reached(one: &ConfiguredPerson, channel: &Channel) -> bool {
-    one.mail.is_some() && one.notify.channels.as_ref().is_none_or(|only| only.contains(&channel.name))
+    channel.address_of(one).is_some()
+        && one.notify.channels.as_ref().is_none_or(|only| only.contains(&channel.name))
 }
 
 /// Whether somebody wants to be notified of such an event by this channel.
 fn wants(one: &ConfiguredPerson, channel: &Channel, kind: &str) -> bool {
     is_reached(one, channel) && one.notify.events.as_ref().is_none_or(|only| only.contains(kind))
+}
+
+/// The events of an agent's holds by which somebody is notified; none when they are never asked. Whoever stands in for others is told what
+/// is handed on to them, and what comes after.
+fn events_for(
+    settings: &Settings,
+    channel: &Channel,
+    (user, one): (&UserId, &ConfiguredPerson),
+    agent: &Agent,
+) -> Option<Vec<&'static str>> {
+    if may_be_asked(user, one, agent) {
+        return Some(channel.events.clone());
+    }
+    let stands_in = settings.people.iter().any(|(away, other)| {
+        let is_they = other.away.as_ref().is_some_and(|absence| absence.stand_in == *user);
+        is_they && other.tenant == one.tenant && may_be_asked(away, other, agent)
+    });
+    let later = channel.events.iter().copied().filter(|kind| *kind != OPENED);
+    stands_in.then(|| later.collect())
 }
 
 /// Whether somebody may be asked about holds of an agent: now, later on, or because they are their own.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Method};
+use reqwest::{Client, ClientBuilder, Method};
 use standfast_core::time::Millis;
 
 use super::guard::{BlockReason, CheckedAddress, Guard};
@@ -122,6 +122,11 @@ pub async fn send(guard: &Guard, limits: &HttpLimits, request: Request) -> Resul
 
 /// A client that connects to what was checked and to nothing else: it never looks up the name again.
 fn client(checked: &CheckedAddress, limits: &HttpLimits) -> reqwest::Result<Client> {
+    connecting(checked).timeout(duration(limits.time)).build()
+}
+
+/// The same, without an end of its requests.
+pub(super) fn connecting(checked: &CheckedAddress) -> ClientBuilder {
     Client::builder()
         .resolve_to_addrs(&checked.host, &checked.addresses)
         .redirect(Policy::none())
@@ -129,9 +134,7 @@ fn client(checked: &CheckedAddress, limits: &HttpLimits) -> reqwest::Result<Clie
         .referer(false)
         .retry(reqwest::retry::never())
         .connect_timeout(CONNECT)
-        .timeout(duration(limits.time))
         .user_agent(concat!("standfast/", env!("CARGO_PKG_VERSION")))
-        .build()
 }
 
 /// Headers that belong to the connection, or that this server sets itself.
@@ -174,7 +177,7 @@ fn headers(request: &Request) -> Result<HeaderMap, Trouble> {
 }
 
 /// The error with what is below it, without the address: it may have secrets in its query.
-fn told(error: &reqwest::Error) -> String {
+pub(super) fn told(error: &reqwest::Error) -> String {
     let mut text = match (error.is_timeout(), error.is_connect()) {
         (true, _) => "it timed out".to_owned(),
         (false, true) => "no connection".to_owned(),

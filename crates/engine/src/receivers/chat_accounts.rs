@@ -275,7 +275,9 @@ fn chat_of(channel: &Channel) -> Option<&'static str> {
 fn key_of(channel: &Channel) -> Option<AccountLinkKey> {
     match &channel.via {
         ChannelVia::Slack(room) => {
-            room.interactive.as_ref().map(|by| AccountLinkKey::of_secret(&by.signing_secret.0))
+            let by = room.interactive.as_ref()?;
+            let secret = by.signing_secret.as_ref().or(by.app_token.as_ref())?;
+            Some(AccountLinkKey::of_secret(&secret.0))
         }
         ChannelVia::Discord(room) => Some(AccountLinkKey::of_secret(&room.token.0)),
         ChannelVia::Mail(_) | ChannelVia::Teams(_) | ChannelVia::Ntfy(_) | ChannelVia::Webhook(_) => None,

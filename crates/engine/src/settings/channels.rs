@@ -7,9 +7,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use standfast_core::event::Event;
 use standfast_core::hold;
 use standfast_core::name::{AgentName, Tenant};
-use standfast_core::time::Millis;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_policy::hours::BusinessHours;
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
+
+use super::people::{self, ConfiguredPerson};
 
 /// A channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +29,8 @@ pub struct Channel {
     pub events: Vec<&'static str>,
     /// The agents whose holds are delivered; none means all.
     pub agents: Option<BTreeSet<AgentName>>,
+    /// When a room can be disturbed; none means always. People have hours of their own.
+    pub hours: Option<Arc<BusinessHours>>,
     /// What it is.
     pub via: ChannelVia,
 }
@@ -45,7 +52,47 @@ impl Channel {
     /// Whether it reaches several people at once, instead of each by themselves.
     #[must_use]
     pub fn is_room(&self) -> bool {
-        !matches!(self.via, ChannelVia::Mail(_))
+        match &self.via {
+            ChannelVia::Mail(_) => false,
+            ChannelVia::Slack(room) => room.room.is_some(),
+            ChannelVia::Discord(_) | ChannelVia::Teams(_) | ChannelVia::Ntfy(_) | ChannelVia::Webhook(_) => {
+                true
+            }
+        }
+    }
+
+    /// Where it reaches somebody by themselves; none where it does not.
+    #[must_use]
+    pub fn address_of<'a>(&self, one: &'a ConfiguredPerson) -> Option<&'a str> {
+        match &self.via {
+            ChannelVia::Mail(_) => one.mail.as_deref(),
+            ChannelVia::Slack(room) if room.room.is_none() && one.tenant == self.tenant => {
+                one.slack.as_deref()
+            }
+            ChannelVia::Slack(_)
+            | ChannelVia::Discord(_)
+            | ChannelVia::Teams(_)
+            | ChannelVia::Ntfy(_)
+            | ChannelVia::Webhook(_) => None,
+        }
+    }
+
+    /// Until when a room is not told of such an event; none when it is told now. Where the message that is there is changed, that disturbs
+    /// nobody.
+    #[must_use]
+    pub fn quiet_until(&self, event: &Event, now: Timestamp) -> Option<Timestamp> {
+        let changes = match &self.via {
+            ChannelVia::Slack(_) | ChannelVia::Discord(_) => true,
+            ChannelVia::Mail(_) | ChannelVia::Teams(_) | ChannelVia::Ntfy(_) | ChannelVia::Webhook(_) => {
+                false
+            }
+        };
+        let is_change =
+            matches!(event, Event::HoldResolved(_) | Event::HoldEdited(_) | Event::HoldDelegated(_));
+        if changes && is_change {
+            return None;
+        }
+        people::quiet_until(self.hours.as_ref()?, now)
     }
 }
 
@@ -69,6 +116,14 @@ pub enum ChannelVia {
 /// A secret of a channel, which shows itself to nobody.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ChannelSecret(pub String);
+
+impl Drop for ChannelSecret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for ChannelSecret {}
 
 impl fmt::Debug for ChannelSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,15 +160,15 @@ impl DecideInChat {
     }
 }
 
-/// A channel of Slack.
+/// A channel of Slack, or direct messages there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlackRoom {
     /// The address of the Web API.
     pub api: String,
     /// The token of the bot.
     pub token: ChannelSecret,
-    /// The channel, by its id.
-    pub room: String,
+    /// The channel, by its id; none where people get messages of their own.
+    pub room: Option<String>,
     /// How clicks show that they come from Slack; without it messages have no buttons.
     pub interactive: Option<SlackInteractive>,
 }
@@ -121,8 +176,10 @@ pub struct SlackRoom {
 /// What clicks in Slack are checked by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlackInteractive {
-    /// What Slack signs requests with.
-    pub signing_secret: ChannelSecret,
+    /// What Slack signs requests with; none where it sends none.
+    pub signing_secret: Option<ChannelSecret>,
+    /// The app-level token, with which clicks are fetched over a socket (Socket Mode).
+    pub app_token: Option<ChannelSecret>,
     /// The workspace, by its id: clicks from others count for nothing.
     pub team: String,
     /// What can be decided.

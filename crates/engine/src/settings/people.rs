@@ -25,6 +25,8 @@ pub struct ConfiguredPerson {
     pub roles: BTreeSet<RoleName>,
     /// Where they get mail.
     pub mail: Option<String>,
+    /// Where they get direct messages of Slack, by the id of their user there. Who clicks is another matter.
+    pub slack: Option<String>,
     /// What of it they want.
     pub notify: NotifyWishes,
     /// When they are away, and who stands in.
@@ -59,9 +61,14 @@ impl NotifyWishes {
     /// Until when a notice waits that would disturb now; none when it does not.
     #[must_use]
     pub fn quiet_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let begins = self.hours.as_ref()?.after(now, Millis(0))?;
-        (begins > now).then_some(begins)
+        quiet_until(self.hours.as_ref()?, now)
     }
+}
+
+/// When hours begin again; none while they last.
+pub(super) fn quiet_until(hours: &BusinessHours, now: Timestamp) -> Option<Timestamp> {
+    let begins = hours.after(now, Millis(0))?;
+    (begins > now).then_some(begins)
 }
 
 impl ConfiguredPerson {

@@ -12,7 +12,7 @@ use standfast::config::{Config, Surroundings};
 use standfast::otlp::{self, TraceSettings};
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::ChannelVia;
-use standfast_surfaces::mail;
+use standfast_surfaces::{chat, mail};
 use ureq::tls::TlsConfig;
 
 use super::client::{self, Patience};
@@ -119,7 +119,8 @@ pub(super) fn try_all(config: &Config) -> Result<Vec<Trial>, String> {
     Ok(trials)
 }
 
-/// Builds all that `serve` would build: connects to MCP servers and remote agents, and greets mail servers.
+/// Builds all that `serve` would build: connects to MCP servers and remote agents, greets mail servers, and
+/// asks Slack whether it opens sockets.
 async fn build(config: &Config, data: &Path) -> Vec<Trial> {
     let around = Surroundings { data: data.to_owned(), clock: Clock::system(), logins: None };
     let built = match config.fits_this_machine() {
@@ -130,9 +131,16 @@ async fn build(config: &Config, data: &Path) -> Vec<Trial> {
     let result = match built {
         Ok(parts) => {
             for channel in &parts.settings.channels {
-                let ChannelVia::Mail(server) = &channel.via else { continue };
-                let reached = mail::reach(server, channel.timeout).await;
-                let result = reached.map(|()| "the mail server answers".to_owned());
+                let result = match &channel.via {
+                    ChannelVia::Mail(server) => {
+                        let reached = mail::reach(server, channel.timeout).await;
+                        reached.map(|()| "the mail server answers".to_owned())
+                    }
+                    _ => match chat::reach_socket(channel).await {
+                        Some(reached) => reached.map(|()| "Slack opens a socket".to_owned()),
+                        None => continue,
+                    },
+                };
                 channels.push(Trial { what: format!("channel {}", channel.name), result });
             }
             let tools: std::collections::BTreeSet<&str> = parts

@@ -34,7 +34,7 @@ use standfast_store::split_store::SplitStore;
 use standfast_store::sqlite::{OpenError, PayloadSealer, SqliteOptions, SqliteStore};
 use standfast_store::{Observer, Store};
 use standfast_surfaces::http::{BadCertificate, ServerCertificate, TlsAcceptor};
-use standfast_surfaces::{async_tool, http};
+use standfast_surfaces::{async_tool, chat, http};
 use standfast_tools::mcp::login::{Logins, Site};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -223,6 +223,8 @@ struct PreparedServer {
 struct ActiveServer {
     engine: Engine,
     requests: JoinHandle<()>,
+    /// Clicks that are fetched.
+    sockets: Option<JoinHandle<()>>,
     signing: Option<JoinHandle<()>>,
     exporter: Option<Exporter>,
     stop: watch::Sender<bool>,
@@ -364,6 +366,8 @@ async fn begin(plan: &StartPlan<'_>, prepared: PreparedServer) -> Result<ActiveS
         tokio::spawn(heads::keep_signing(heads, database, engine.clock().clone(), stopping.clone()))
     });
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };
+    // A rehearsal decides nothing for anybody outside.
+    let sockets = plan.rehearsal.is_none().then(|| tokio::spawn(chat::keep_sockets(app.clone())));
     let acceptor = prepared.acceptor;
     let requests = tokio::spawn(async move {
         http::serve_with(listener, app::router(app), &limits, stopping, acceptor).await
@@ -374,6 +378,7 @@ async fn begin(plan: &StartPlan<'_>, prepared: PreparedServer) -> Result<ActiveS
     Ok(ActiveServer {
         engine,
         requests,
+        sockets,
         signing,
         exporter,
         stop,
@@ -410,7 +415,12 @@ impl ActiveServer {
         let _ = self.stop.send(true);
         // Requests that wait for a run are answered as soon as the engine begins nothing new.
         let requests = tokio::time::timeout(DRAIN, self.requests);
-        let _ = tokio::join!(requests, self.engine.drain(DRAIN_RUNS));
+        let sockets = async {
+            if let Some(sockets) = self.sockets {
+                let _ = tokio::time::timeout(DRAIN, sockets).await;
+            }
+        };
+        let _ = tokio::join!(requests, sockets, self.engine.drain(DRAIN_RUNS));
         // What the last requests began.
         self.engine.drain(Millis(0)).await;
         if let Some(signing) = self.signing {

@@ -98,12 +98,16 @@ async fn tell(
     };
     match event.event {
         Event::HoldOpened(_) => Ok(()),
-        Event::HoldEdited(_) => api.change(&posted, message, &id).await,
+        Event::HoldEdited(_) | Event::HoldDelegated(_) => api.change(&posted, message, &id).await,
         Event::HoldResolved(_) => {
             api.change(&posted, message, &id).await?;
             target.posts.keep(hold, kept, None).await
         }
         _ => {
+            // Others may decide now, or until another time: the message says so, and a reply is noticed.
+            if let Event::HoldEscalated(_) | Event::HoldExpired(_) = event.event {
+                api.change(&posted, message, &format!("{id}-message")).await?;
+            }
             let mut reply = json!({
                 "embeds": [{"title": escaped(&cut(&notice.title, 120)), "description": escaped(&notice.news)}],
                 "allowed_mentions": {"parse": []},
@@ -118,7 +122,10 @@ async fn tell(
 pub(super) fn of_hold(notice: &HoldNotice, view: &HoldView, decide: Option<DecideInChat>) -> Value {
     let mut lines = vec![escaped(&notice.news)];
     lines.extend(
-        notice.reason.as_ref().map(|reason| format!("Why it is held: {}", escaped(&cut(reason, 600)))),
+        notice
+            .reason
+            .as_ref()
+            .map(|reason| format!("{}: {}", notice.reason_label, escaped(&cut(reason, 600)))),
     );
     let is_shown = is_shown(notice, view);
     if is_shown {
@@ -129,6 +136,9 @@ pub(super) fn of_hold(notice: &HoldNotice, view: &HoldView, decide: Option<Decid
         }
     } else if !notice.is_decided {
         lines.push("It cannot be shown here whole. Sign in to see all of it and to decide.".to_owned());
+    }
+    if !notice.is_decided {
+        lines.push(format!("Who may decide: {}", escaped(&cut(&view.deciders, 200))));
     }
     let fact = |(name, value): &(&str, String)| json!({"name": name, "value": escaped(&cut(value, 400)), "inline": true});
     let mut buttons = Vec::new();

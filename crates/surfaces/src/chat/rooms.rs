@@ -114,6 +114,10 @@ impl Message {
                 at: telling.now,
             }),
             DeliveryPayload::Event { run, event, hold } => {
+                // Nothing new is asked of the room.
+                if let Event::HoldDelegated(_) = event.event {
+                    return None;
+                }
                 let view = hold.as_ref().filter(|view| is_told(event, view.row.closed.is_some()))?;
                 let is_once_more = matches!(
                     event.event,
@@ -216,6 +220,7 @@ pub(super) fn test(public_url: Option<&str>) -> HoldNotice {
         news: "This is a test. Nothing is asked.".into(),
         facts: Vec::new(),
         reason: None,
+        reason_label: "Why it is held",
         question: None,
         tool: None,
         arguments: None,

@@ -13,7 +13,7 @@ use standfast_core::event::{Envelope, Event};
 use standfast_core::id::HoldId;
 use standfast_core::run::Facts;
 use standfast_core::time::{Millis, Timestamp};
-use standfast_engine::settings::{ChannelVia, SlackRoom};
+use standfast_engine::settings::{ChannelSecret, ChannelVia, SlackRoom};
 use standfast_engine::{
     ChannelTarget, Delivery, DeliveryPayload, DeliveryRequest, HoldView, ReceiverKind, SendFailure,
     delivery_id,
@@ -22,7 +22,7 @@ use standfast_engine::{
 use super::call::{self, Call};
 use super::rooms::{is_told, test};
 use super::slack_message::{self, WHOLE};
-use crate::labels::notice::HoldNotice;
+use crate::labels::notice::{DigestNotice, HoldNotice};
 
 /// What the metadata of our messages are called.
 const METADATA: &str = "standfast_hold";
@@ -65,9 +65,18 @@ impl ReceiverKind for Slack {
     fn send<'a>(&'a self, telling: &'a Delivery<'a>) -> Option<BoxFuture<'a, Result<(), SendFailure>>> {
         let target = telling.target?;
         let ChannelVia::Slack(room) = &target.channel.via else { return None };
-        let api = SlackApi { room, timeout: target.channel.timeout, now: telling.now };
+        let place = room.room.as_deref().unwrap_or(target.address);
+        let api = SlackApi::of(room, place, target.channel.timeout, telling.now);
         match &telling.what {
-            DeliveryPayload::Frame { .. } | DeliveryPayload::Digest { .. } => None,
+            DeliveryPayload::Frame { .. } => None,
+            DeliveryPayload::Digest { id, holds, more } => {
+                let digest = DigestNotice::of(telling.public_url, holds, *more);
+                let message = slack_message::of_digest(&digest);
+                Some(Box::pin(async move {
+                    api.ask("chat.postMessage", api.in_room(message), id).await?;
+                    Ok(())
+                }))
+            }
             DeliveryPayload::Ping { id } => {
                 let message = slack_message::of_notice(&test(telling.public_url));
                 Some(Box::pin(async move {
@@ -77,7 +86,11 @@ impl ReceiverKind for Slack {
             }
             DeliveryPayload::Event { run, event, hold } => {
                 let view = hold.as_deref().filter(|view| is_told(event, view.row.closed.is_some()))?;
-                Some(Box::pin(tell(api, telling, target, (run, event, view))))
+                // By themselves people are told of what they may decide.
+                if target.person.is_some() && !view.may_decide {
+                    return None;
+                }
+                Some(Box::pin(tell((api, room), telling, target, (run, event, view))))
             }
         }
     }
@@ -85,7 +98,7 @@ impl ReceiverKind for Slack {
 
 /// Tells of an event, by the message that is there or by a new one.
 async fn tell(
-    api: SlackApi<'_>,
+    (api, room): (SlackApi<'_>, &SlackRoom),
     telling: &Delivery<'_>,
     target: ChannelTarget<'_>,
     (run, event, view): (&Facts, &Envelope, &HoldView),
@@ -98,12 +111,17 @@ async fn tell(
         Some(Err(_)) | None => None,
     };
     let notice = HoldNotice::of(telling.public_url, run, event, view, WHOLE);
-    let decide = api.room.interactive.as_ref().map(|by| by.decide);
+    let decide = room.interactive.as_ref().map(|by| by.decide);
     let message = slack_message::of_hold(&notice, view, decide);
     let id = delivery_id(telling.subscription, run.id, event);
     if let Event::HoldResolved(_) = event.event {
-        if let Some(place) = known {
-            api.change(place, message, hold, &id).await?;
+        match known {
+            Some(place) => api.change(place, message, hold, &id).await?,
+            // Somebody by themselves may want to hear of nothing but decisions.
+            None if target.person.is_some() => {
+                api.ask("chat.postMessage", api.in_room(message), &id).await?;
+            }
+            None => {}
         }
         return target.posts.keep(hold, kept, None).await;
     }
@@ -122,7 +140,14 @@ async fn tell(
     match event.event {
         // It was posted before a crash.
         Event::HoldOpened(_) => {}
-        Event::HoldEdited(_) => api.change(place.clone(), message, hold, &id).await?,
+        Event::HoldEdited(_) | Event::HoldDelegated(_) => {
+            api.change(place.clone(), message, hold, &id).await?
+        }
+        // Others may decide now, or until another time: the message says so, and a reply is noticed.
+        Event::HoldEscalated(_) | Event::HoldExpired(_) => {
+            api.change(place.clone(), message, hold, &format!("{id}-message")).await?;
+            api.reply(&place, &notice, &id).await?;
+        }
         _ => api.reply(&place, &notice, &id).await?,
     }
     let (room, ts) = place;
@@ -146,13 +171,17 @@ fn metadata(hold: HoldId) -> Value {
 /// The Web API of Slack.
 #[derive(Clone, Copy)]
 pub(super) struct SlackApi<'a> {
-    pub(super) room: &'a SlackRoom,
+    /// Its address.
+    pub(super) api: &'a str,
+    pub(super) token: &'a ChannelSecret,
+    /// The channel.
+    pub(super) room: &'a str,
     pub(super) timeout: Millis,
     pub(super) now: Timestamp,
 }
 
 /// Why Slack did not do it.
-enum SlackRefusal {
+pub(super) enum SlackRefusal {
     /// It says no, with a code.
     Said(String),
     /// It could not be asked.
@@ -168,7 +197,12 @@ impl From<SlackRefusal> for SendFailure {
     }
 }
 
-impl SlackApi<'_> {
+impl<'a> SlackApi<'a> {
+    /// With the token of the bot.
+    pub(super) fn of(room: &'a SlackRoom, place: &'a str, timeout: Millis, now: Timestamp) -> SlackApi<'a> {
+        SlackApi { api: &room.api, token: &room.token, room: place, timeout, now }
+    }
+
     /// A sentence that nobody but this user sees.
     pub(super) async fn whisper(
         &self,
@@ -189,7 +223,7 @@ impl SlackApi<'_> {
     }
 
     fn in_room(&self, mut message: Value) -> Value {
-        message["channel"] = json!(self.room.room);
+        message["channel"] = json!(self.room);
         for name in ["unfurl_links", "unfurl_media", "link_names"] {
             message[name] = json!(false);
         }
@@ -239,7 +273,7 @@ impl SlackApi<'_> {
     async fn find(&self, hold: HoldId, since: Timestamp) -> Result<Option<(String, String)>, SendFailure> {
         let oldest = since.0.saturating_sub(CLOCKS.0).div_euclid(1000).to_string();
         let pairs = [
-            ("channel", self.room.room.as_str()),
+            ("channel", self.room),
             ("oldest", oldest.as_str()),
             ("include_all_metadata", "true"),
             ("limit", "200"),
@@ -268,19 +302,26 @@ impl SlackApi<'_> {
         };
         let messages = found.get("messages").and_then(Value::as_array);
         let ts = messages.and_then(|all| all.iter().find(is_it)).and_then(|message| message.get("ts"));
-        Ok(ts.and_then(Value::as_str).map(|ts| (self.room.room.clone(), ts.to_owned())))
+        Ok(ts.and_then(Value::as_str).map(|ts| (self.room.to_owned(), ts.to_owned())))
     }
 
     async fn ask(&self, method: &str, body: Value, id: &str) -> Result<Value, SlackRefusal> {
         self.send(method, "application/json; charset=utf-8", body.to_string(), id).await
     }
 
-    async fn send(&self, method: &str, kind: &str, body: String, id: &str) -> Result<Value, SlackRefusal> {
+    /// Calls a method, with a body of this kind.
+    pub(super) async fn send(
+        &self,
+        method: &str,
+        kind: &str,
+        body: String,
+        id: &str,
+    ) -> Result<Value, SlackRefusal> {
         let call = Call {
             method: Method::POST,
-            url: format!("{}/{method}", self.room.api.trim_end_matches('/')),
+            url: format!("{}/{method}", self.api.trim_end_matches('/')),
             headers: vec![
-                ("authorization", format!("Bearer {}", self.room.token.0)),
+                ("authorization", format!("Bearer {}", self.token.0)),
                 ("content-type", kind.to_owned()),
             ],
             body,

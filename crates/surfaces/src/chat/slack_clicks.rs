@@ -1,7 +1,8 @@
 //! The door for what Slack signed: clicks on buttons (T5, T8, T10, T13).
 //!
 //! A request counts when its signature covers its time and its bytes, and its time is about now. A request that is sent again decides
-//! nothing anew: a button is bound to one version of one hold, and a click to its name.
+//! nothing anew: a button is bound to one version of one hold, and a click to its name. Clicks over a socket (`slack_socket.rs`) are taken
+//! by the same function.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use serde::Deserialize;
 use sha2::Sha256;
 use standfast_core::digest;
 use standfast_engine::ChatAccount;
-use standfast_engine::settings::{Channel, ChannelVia, SlackInteractive, SlackRoom};
+use standfast_engine::settings::{Channel, ChannelSecret, ChannelVia, SlackInteractive, SlackRoom};
 
 use super::clicks::{self, Button, Click};
 use super::is_fresh;
@@ -32,7 +33,7 @@ pub(super) fn routes() -> Router<App> {
 
 /// What Slack says of a click.
 #[derive(Debug, Deserialize)]
-struct Payload {
+pub(super) struct Payload {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
@@ -45,6 +46,14 @@ struct Payload {
     container: Option<Container>,
     #[serde(default)]
     actions: Vec<Action>,
+}
+
+impl Payload {
+    /// The room that the message is in.
+    pub(super) fn place(&self) -> Option<String> {
+        let place = self.channel.as_ref().map(|place| place.id.clone());
+        place.or_else(|| self.container.as_ref()?.channel_id.clone())
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -88,15 +97,18 @@ async fn clicked(
     let settings = app.engine.settings();
     let channel = settings.channels.iter().find(|one| one.name == name);
     let found = channel.and_then(|channel| match &channel.via {
-        ChannelVia::Slack(room) => room.interactive.as_ref().map(|by| (channel, room, by)),
+        ChannelVia::Slack(room) => {
+            let by = room.interactive.as_ref()?;
+            Some((channel, room, by, by.signing_secret.as_ref()?))
+        }
         _ => None,
     });
-    let Some((channel, room, interactive)) = found else {
-        let detail = format!("there is no channel {name:?} of Slack that takes clicks");
+    let Some((channel, room, interactive, secret)) = found else {
+        let detail = format!("there is no channel {name:?} of Slack that takes signed clicks");
         return Err(Problem::new(StatusCode::NOT_FOUND, "no-such-channel", "No such channel", detail));
     };
     let now = app.engine.clock().now();
-    let is_genuine = is_signed(interactive, &headers, &body)
+    let is_genuine = is_signed(secret, &headers, &body)
         && header(&headers, "x-slack-request-timestamp").is_some_and(|at| is_fresh(at, now));
     if !is_genuine {
         tracing::warn!(channel = channel.name, "chats: a request was not signed by Slack, or too long ago");
@@ -109,26 +121,29 @@ async fn clicked(
             detail.to_owned(),
         ));
     }
-    // What is no click (a test of the address, a link that was opened) is taken and changes nothing.
-    if let Some(payload) = payload_of(&body).filter(|payload| payload.kind == "block_actions") {
+    if let Some(payload) = payload_of(&body) {
         take(&app, channel, (room, interactive), payload).await;
     }
     Ok(StatusCode::OK)
 }
 
-/// Decides as the click says, or tells whoever clicked why not.
-async fn take(
+/// Decides as a click says that is known to come from Slack, or tells whoever clicked why not. What is no click (a test of the address, a
+/// link that was opened) changes nothing.
+pub(super) async fn take(
     app: &App,
     channel: &Channel,
     (room, interactive): (&SlackRoom, &SlackInteractive),
     payload: Payload,
 ) {
-    let Payload { team, user, channel: place, container, actions, .. } = payload;
+    let place = payload.place();
+    let Payload { kind, team, user, actions, .. } = payload;
+    if kind != "block_actions" {
+        return;
+    }
     let decides = |action: &&Action| matches!(action.action_id.as_str(), APPROVE | DENY);
     let (Some(user), Some(action)) = (user, actions.iter().find(decides)) else { return };
     let installed = team.map(|team| team.id).unwrap_or_default();
     let own = user.team_id.as_deref().unwrap_or(&installed);
-    let place = place.map(|place| place.id).or_else(|| container.and_then(|container| container.channel_id));
     let is_ours = installed == interactive.team && own == interactive.team;
     let account = ChatAccount::new("slack", own, &user.id).filter(|_| is_ours);
     let sentence = match account {
@@ -152,8 +167,8 @@ async fn take(
         }
     };
     let Some(sentence) = sentence else { return };
-    let api = SlackApi { room, timeout: channel.timeout, now: app.engine.clock().now() };
-    let place = place.unwrap_or_else(|| room.room.clone());
+    let api = SlackApi::of(room, "", channel.timeout, app.engine.clock().now());
+    let place = place.or_else(|| room.room.clone()).unwrap_or_else(|| user.id.clone());
     let parts = [user.id.as_bytes(), sentence.as_bytes()];
     let id = format!("whisper-{}", digest::of_parts("standfast.slack-whisper.1", &parts));
     let whisper = api.whisper(&place, &user.id, &sentence, &id);
@@ -183,9 +198,9 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// Whether the bytes and their time were signed with the secret of the channel.
-fn is_signed(interactive: &SlackInteractive, headers: &HeaderMap, body: &[u8]) -> bool {
+fn is_signed(secret: &ChannelSecret, headers: &HeaderMap, body: &[u8]) -> bool {
     let signed = header(headers, "x-slack-request-timestamp").zip(header(headers, "x-slack-signature"));
-    signed.is_some_and(|(at, signature)| is_signature(&interactive.signing_secret.0, at, body, signature))
+    signed.is_some_and(|(at, signature)| is_signature(&secret.0, at, body, signature))
 }
 
 /// Whether this is the signature, version 0, of a time and bytes.
@@ -276,6 +291,29 @@ mod tests {
         // The time and the body cannot be cut elsewhere.
         let moved = format!("{AT}:token");
         assert!(!is_signature(SECRET, &moved, &BODY.as_bytes()[6..], SIGNATURE));
+    }
+
+    /// T31: whatever form Slack is said to have sent, its fields are the same when they are written again, and it has one payload or none.
+    #[test]
+    fn t31_any_form_of_slack_is_read_or_refused() {
+        let good: [&[u8]; 3] = [
+            b"payload=%7B%22type%22%3A%22block_actions%22%2C%22team%22%3A%7B%22id%22%3A%22T1%22%7D%2C%22user%22%3A%7B%22id%22%3A%22U1%22%7D%2C%22actions%22%3A%5B%7B%22action_id%22%3A%22a%22%2C%22value%22%3A%22v%22%7D%5D%7D",
+            BODY.as_bytes(),
+            b"ssl_check=1&token=x&payload=%7B%7D&payload=%7B%7D",
+        ];
+        let (mut read, mut payloads) = (0, 0);
+        each(&good, 30_000, |body| {
+            let Some(form) = form_of(body) else { return };
+            read += 1;
+            let mut url = reqwest::Url::parse("https://form.invalid/").unwrap();
+            url.query_pairs_mut().extend_pairs(form.iter());
+            assert_eq!(form_of(url.query().unwrap_or_default().as_bytes()).as_ref(), Some(&form));
+            if payload_of(body).is_some() {
+                payloads += 1;
+                assert_eq!(form.iter().filter(|(name, _)| name == "payload").count(), 1);
+            }
+        });
+        assert!(read > 50 && payloads > 50, "{read} read, {payloads} payloads");
     }
 
     /// T31: headers and bodies with things wrong in them are signed only where nothing is different, and no body makes its reader panic.

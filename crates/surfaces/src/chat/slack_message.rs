@@ -10,7 +10,7 @@ use standfast_engine::settings::DecideInChat;
 use super::clicks::{Button, has_buttons, is_whole};
 use super::rooms::{cut, escaped};
 use crate::labels::hidden_characters::visible;
-use crate::labels::notice::HoldNotice;
+use crate::labels::notice::{DigestNotice, HoldNotice};
 
 /// Bytes of arguments and question that are shown; a block takes 3,000 characters.
 pub(super) const WHOLE: usize = 2_800;
@@ -32,7 +32,7 @@ pub(super) fn of_hold(notice: &HoldNotice, view: &HoldView, decide: Option<Decid
     let mut blocks = vec![heading(&notice.title), plain(&notice.news)];
     let facts = notice.facts.iter().map(|(name, value)| plain_text(&format!("{name}: {value}"), 1_900));
     blocks.push(json!({"type": "section", "fields": facts.take(10).collect::<Vec<_>>()}));
-    blocks.extend(notice.reason.as_ref().map(|reason| plain(&format!("Why it is held: {reason}"))));
+    blocks.extend(notice.reason.as_ref().map(|reason| plain(&format!("{}: {reason}", notice.reason_label))));
     if is_shown {
         blocks.extend(notice.question.as_deref().map(quoted));
         if let (Some(tool), Some(arguments)) = (&notice.tool, &notice.arguments) {
@@ -62,6 +62,24 @@ pub(super) fn of_hold(notice: &HoldNotice, view: &HoldView, decide: Option<Decid
         blocks.push(json!({"type": "actions", "block_id": "standfast", "elements": buttons}));
     }
     json!({"text": said(&format!("{} {}", notice.title, notice.news)), "blocks": blocks})
+}
+
+/// Everything that is pending for somebody, each with its page: nothing is decided from here.
+pub(super) fn of_digest(digest: &DigestNotice) -> Value {
+    let line = |(title, page): &(String, String)| {
+        let title = cut(&visible(title), HEADING);
+        let element = if page.is_empty() {
+            json!({"type": "text", "text": title})
+        } else {
+            json!({"type": "link", "url": page, "text": title})
+        };
+        json!({"type": "rich_text_section", "elements": [element]})
+    };
+    let lines: Vec<Value> = digest.holds.iter().map(line).collect();
+    let list = json!({"type": "rich_text_list", "style": "bullet", "elements": lines});
+    let blocks =
+        json!([heading(&digest.title), plain(&digest.news), {"type": "rich_text", "elements": [list]}]);
+    json!({"text": said(&digest.title), "blocks": blocks})
 }
 
 /// What is said of a hold that has a message already, below it.

@@ -3,6 +3,7 @@
 //! Which keys belong to which type was checked before (`check/channels.rs`): what is missing here is empty.
 
 use std::path::Path as FilePath;
+use std::sync::Arc;
 
 use standfast_core::name::{AgentName, Tenant};
 use standfast_core::time::Millis;
@@ -43,11 +44,14 @@ fn channel(said: &file::Channel, folder: &FilePath) -> Result<Channel, BuildErro
         ChannelType::Slack => ChannelVia::Slack(SlackRoom {
             api: api(SLACK),
             token: secret(&said.token),
-            room: room(),
-            interactive: said.signing_secret.is_some().then(|| SlackInteractive {
-                signing_secret: secret(&said.signing_secret),
-                team: said.team.clone().unwrap_or_default(),
-                decide: decide(said),
+            room: said.room.clone(),
+            interactive: (said.signing_secret.is_some() || said.app_token.is_some()).then(|| {
+                SlackInteractive {
+                    signing_secret: said.signing_secret.as_ref().map(|_| secret(&said.signing_secret)),
+                    app_token: said.app_token.as_ref().map(|_| secret(&said.app_token)),
+                    team: said.team.clone().unwrap_or_default(),
+                    decide: decide(said),
+                }
             }),
         }),
         ChannelType::Discord => ChannelVia::Discord(DiscordRoom {
@@ -79,6 +83,8 @@ fn channel(said: &file::Channel, folder: &FilePath) -> Result<Channel, BuildErro
         timeout: said.timeout.map_or(Millis::seconds(30), |span| span.0),
         events: on.iter().map(|event| event.kind()).collect(),
         agents: agents.transpose()?,
+        // Hours that cannot be read have been refused before.
+        hours: said.hours.as_ref().and_then(|hours| hours.counted().ok()).map(Arc::new),
         via,
     })
 }

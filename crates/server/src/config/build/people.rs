@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use standfast_core::name::{BadName, GroupName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
-use standfast_engine::secrets::LinkKeys;
+use standfast_engine::secrets::{LinkKeys, SecretText};
 use standfast_engine::settings::{
     Absence, ApprovalLinks, BearerLinks, ConfiguredPerson, LinkSignIn, NotifyWishes,
 };
@@ -28,6 +28,7 @@ pub(super) fn people(file: &File) -> Result<BTreeMap<UserId, ConfiguredPerson>, 
             groups: person.groups.iter().map(GroupName::new).collect::<Result<_, _>>()?,
             roles: person.roles.iter().map(RoleName::new).collect::<Result<_, _>>()?,
             mail: person.mail.clone(),
+            slack: person.slack.clone(),
             notify: person.notify.as_ref().map(wishes).unwrap_or_default(),
             away: person.away.as_ref().map(absence).transpose()?,
         };
@@ -61,7 +62,7 @@ pub(super) fn sign_in(said: &file::SignIn) -> SignInSettings {
     let usual = || ["openid", "profile", "email"].map(str::to_owned).to_vec();
     SignInSettings {
         client_id: said.client_id.clone(),
-        client_secret: said.client_secret.as_ref().map(|secret| secret.expose().to_owned()),
+        client_secret: said.client_secret.as_ref().map(|secret| SecretText::new(secret.expose().to_owned())),
         label: said.label.clone().unwrap_or_else(|| "your identity provider".to_owned()),
         scopes: said.scopes.clone().unwrap_or_else(usual),
         renew_every: said.renew.map_or(Millis::seconds(15 * 60), |span| span.0),

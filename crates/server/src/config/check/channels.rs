@@ -23,15 +23,26 @@ fn keys(kind: ChannelType) -> (&'static [&'static str], &'static [&'static str])
         ChannelType::Mail => {
             (&["from", "host"], &["port", "tls", "certificate_authority", "user", "password"])
         }
-        ChannelType::Slack => {
-            (&["room", "token"], &["signing_secret", "team", "decide_in_chat", "api_url", "tenant"])
-        }
+        ChannelType::Slack => (
+            &["token"],
+            &[
+                "room",
+                "direct",
+                "signing_secret",
+                "app_token",
+                "team",
+                "decide_in_chat",
+                "api_url",
+                "tenant",
+                "hours",
+            ],
+        ),
         ChannelType::Discord => {
-            (&["room", "token"], &["public_key", "team", "decide_in_chat", "api_url", "tenant"])
+            (&["room", "token"], &["public_key", "team", "decide_in_chat", "api_url", "tenant", "hours"])
         }
-        ChannelType::Teams => (&["url"], &["arguments", "tenant"]),
-        ChannelType::Ntfy => (&["room"], &["token", "text", "api_url", "tenant"]),
-        ChannelType::Webhook => (&["url"], &["format", "text", "arguments", "tenant"]),
+        ChannelType::Teams => (&["url"], &["arguments", "tenant", "hours"]),
+        ChannelType::Ntfy => (&["room"], &["token", "text", "api_url", "tenant", "hours"]),
+        ChannelType::Webhook => (&["url"], &["format", "text", "arguments", "tenant", "hours"]),
     }
 }
 
@@ -39,7 +50,7 @@ fn keys(kind: ChannelType) -> (&'static [&'static str], &'static [&'static str])
 fn fits(no: usize, channel: &Channel, file: &File, tree: &Node, found: &mut CheckResult) {
     let path = Path::of(&["channels"]).item(no);
     let kind = channel.kind.as_str();
-    for secret in ["password", "token", "signing_secret", "url"] {
+    for secret in ["password", "token", "signing_secret", "app_token", "url"] {
         secret_in_file(&path.key(secret), tree, found);
     }
     let (needed, possible) = keys(channel.kind);
@@ -69,8 +80,12 @@ fn fits(no: usize, channel: &Channel, file: &File, tree: &Node, found: &mut Chec
     match channel.kind {
         ChannelType::Mail => mail(&path, channel, file, tree, found),
         ChannelType::Slack => {
-            let signs = ("signing_secret", channel.signing_secret.is_some());
+            let signs = match (&channel.signing_secret, &channel.app_token) {
+                (None, Some(_)) => ("app_token", true),
+                (signed, _) => ("signing_secret", signed.is_some()),
+            };
             clicks(&path, channel, signs, file, tree, found);
+            direct(&path, channel, file, tree, found);
         }
         ChannelType::Discord => {
             let signs = ("public_key", channel.public_key.is_some());
@@ -102,6 +117,27 @@ fn mail(path: &Path, channel: &Channel, file: &File, tree: &Node, found: &mut Ch
     if !file.people.values().any(|person| person.mail.is_some()) {
         let what = "nobody in `people` has a `mail`, so no mail is sent".to_owned();
         found.notice(tree, path, what);
+    }
+}
+
+/// Messages of a room, or of people.
+fn direct(path: &Path, channel: &Channel, file: &File, tree: &Node, found: &mut CheckResult) {
+    let is_direct = channel.direct == Some(true);
+    if is_direct == channel.room.is_some() {
+        let what = format!("`{path}` needs either a `room`, or `direct: true`");
+        found.problem(
+            tree,
+            path,
+            what,
+            "add `room` for the messages of a channel, or `direct: true` for those of people",
+        );
+    }
+    if is_direct && channel.hours.is_some() {
+        let what = format!("`{path}.hours` does nothing: people have hours of their own");
+        found.problem(tree, &path.key("hours"), what, "write them below `notify` of each person");
+    }
+    if is_direct && !file.people.values().any(|person| person.slack.is_some()) {
+        found.notice(tree, path, "nobody in `people` has a `slack`, so no message is sent".to_owned());
     }
 }
 

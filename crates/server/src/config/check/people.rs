@@ -7,7 +7,7 @@ use standfast_surfaces::http::parse_rfc3339;
 
 use super::CheckResult;
 use super::rules::secret_in_file;
-use crate::config::file::{ChannelType, File, LinkSignIn};
+use crate::config::file::{Channel, ChannelType, File, LinkSignIn};
 use crate::config::path::Path;
 use crate::config::tree::Node;
 
@@ -22,11 +22,13 @@ pub(super) fn check(file: &File, tree: &Node, found: &mut CheckResult) {
     for (name, person) in &file.people {
         let wished = person.notify.as_ref().and_then(|notify| notify.channels.as_ref());
         for channel in wished.into_iter().flatten() {
-            let is_there =
-                file.channels.iter().any(|one| one.kind == ChannelType::Mail && one.called() == channel);
+            let reaches = |one: &Channel| one.kind == ChannelType::Mail || one.direct == Some(true);
+            let is_there = file.channels.iter().any(|one| reaches(one) && one.called() == channel);
             if !is_there {
                 let path = path.key(name).key("notify").key("channels");
-                let what = format!("`{path}` names `{channel}`, and there is no such channel of type `mail`");
+                let what = format!(
+                    "`{path}` names `{channel}`, and there is no such channel of type `mail` or with `direct`"
+                );
                 found.problem(tree, &path, what, "write the name of a channel below `channels`, or its type");
             }
         }

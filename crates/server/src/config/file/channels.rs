@@ -10,6 +10,7 @@ use standfast_core::name::Tenant;
 use standfast_core::time::Millis;
 use standfast_surfaces::{chat, mail};
 
+use super::agent::{BusinessHours, some_hours};
 use super::values::{Secret, Span};
 
 /// A channel.
@@ -46,11 +47,19 @@ pub struct Channel {
     /// `slack`, `discord`: the id of the channel, such as `C0123456789`. `ntfy`: the topic.
     #[garde(inner(custom(plain_name)))]
     pub room: Option<String>,
+    /// `slack`: whether people get messages of their own, where `slack` of `people` says, instead of a room.
+    #[schemars(extend("default" = false))]
+    pub direct: Option<bool>,
     /// `slack`, `discord`: the token of the bot. `ntfy`: the token to publish with, where the topic needs one.
     pub token: Option<Secret>,
-    /// `slack`: the signing secret of the app. With it, and with `team`, messages have buttons.
+    /// `slack`: the signing secret of the app, where Slack sends clicks to this server. With it or with `app_token`, and with `team`, messages
+    /// have buttons.
     #[garde(inner(custom(secret_of_some_length)))]
     pub signing_secret: Option<Secret>,
+    /// `slack`: an app-level token (`xapp-…`) with the scope `connections:write`, for Socket Mode: this server fetches clicks from Slack, which
+    /// need not reach it.
+    #[garde(inner(custom(app_level_token)))]
+    pub app_token: Option<Secret>,
     /// `discord`: the public key of the application. With it, and with `team`, messages have buttons.
     #[garde(inner(custom(is_public_key)))]
     pub public_key: Option<String>,
@@ -81,6 +90,10 @@ pub struct Channel {
     #[garde(inner(custom(tenant_name)))]
     #[schemars(extend("default" = "default"))]
     pub tenant: Option<String>,
+    /// Of all but `mail`: when the room can be disturbed. Outside of these hours messages wait until they begin again; what only changes a
+    /// message does not. People have `notify.hours`.
+    #[garde(inner(custom(some_hours)))]
+    pub hours: Option<BusinessHours>,
     /// How long one message may take.
     #[garde(inner(custom(a_second_to_five_minutes)))]
     #[schemars(extend("default" = "30s"))]
@@ -187,6 +200,8 @@ pub enum ChannelEvent {
     Reminded,
     /// Others are asked as well.
     Escalated,
+    /// It was handed on to somebody, by hand or because they stand in: mail to them, and messages that are there say who may decide.
+    Delegated,
     /// The hold has expired, and was kept.
     Expired,
     /// A hold was decided.
@@ -195,11 +210,12 @@ pub enum ChannelEvent {
 
 impl ChannelEvent {
     /// All of them.
-    pub const ALL: [ChannelEvent; 6] = [
+    pub const ALL: [ChannelEvent; 7] = [
         ChannelEvent::Opened,
         ChannelEvent::Edited,
         ChannelEvent::Reminded,
         ChannelEvent::Escalated,
+        ChannelEvent::Delegated,
         ChannelEvent::Expired,
         ChannelEvent::Resolved,
     ];
@@ -212,13 +228,14 @@ impl ChannelEvent {
             ChannelEvent::Edited => "hold.edited",
             ChannelEvent::Reminded => "hold.reminded",
             ChannelEvent::Escalated => "hold.escalated",
+            ChannelEvent::Delegated => "hold.delegated",
             ChannelEvent::Expired => "hold.expired",
             ChannelEvent::Resolved => "hold.resolved",
         }
     }
 }
 
-fn plain_name(text: &str, (): &()) -> garde::Result {
+pub(super) fn plain_name(text: &str, (): &()) -> garde::Result {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if (1..=64).contains(&text.len()) && text.chars().all(is_plain) {
         Ok(())
@@ -245,6 +262,15 @@ fn secret_of_some_length(secret: &Secret, (): &()) -> garde::Result {
         Ok(())
     } else {
         Err(garde::Error::new("must have at least 16 characters"))
+    }
+}
+
+fn app_level_token(secret: &Secret, (): &()) -> garde::Result {
+    let text = secret.expose();
+    if text.contains("${") || text.starts_with("xapp-") {
+        Ok(())
+    } else {
+        Err(garde::Error::new("must be an app-level token of Slack, which begins with xapp-"))
     }
 }
 

@@ -10,7 +10,7 @@ use standfast_core::time::Millis;
 use standfast_surfaces::http::parse_rfc3339;
 
 use super::agent::{BusinessHours, some_hours};
-use super::channels::{ChannelEvent, mail_address};
+use super::channels::{ChannelEvent, mail_address, plain_name};
 use super::server::long_enough;
 use super::values::{Secret, Span};
 
@@ -22,6 +22,9 @@ pub struct Person {
     /// Where they get mail from `channels`.
     #[garde(inner(custom(mail_address)))]
     pub mail: Option<String>,
+    /// Where they get direct messages from `channels` of Slack with `direct`: the id of their user there, such as `U0123456789`.
+    #[garde(inner(custom(plain_name)))]
+    pub slack: Option<String>,
     /// The groups that they belong to, for channels and for approval links without sign-in. Lists of approvers name groups.
     #[garde(inner(custom(group_name)))]
     pub groups: Vec<String>,
@@ -32,7 +35,7 @@ pub struct Person {
     #[garde(inner(custom(tenant_name)))]
     #[schemars(extend("default" = "default"))]
     pub tenant: Option<String>,
-    /// What they want mail about, and when. Default: all of it, at once.
+    /// What they want mail and direct messages about, and when. Default: all of it, at once.
     #[garde(dive)]
     pub notify: Option<Notify>,
     /// When they are away, and who decides in their place.
@@ -56,19 +59,19 @@ pub struct Away {
     pub stand_in: String,
 }
 
-/// What somebody wants mail about, and when.
+/// What somebody wants mail and direct messages about, and when.
 #[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[garde(allow_unvalidated)]
 pub struct Notify {
     /// What they are notified of, of what the channel delivers. Default: all of it.
     pub on: Option<Vec<ChannelEvent>>,
-    /// The names of the channels that reach them. Default: all of type `mail`.
+    /// The names of the channels that reach them. Default: all mail and direct messages.
     pub channels: Option<Vec<String>>,
-    /// When they can be disturbed. Outside of these hours mails about what is pending wait until they begin again.
+    /// When they can be disturbed. Outside of these hours messages about what is pending wait until they begin again.
     #[garde(inner(custom(some_hours)))]
     pub hours: Option<BusinessHours>,
-    /// One mail about everything that is pending, so often, instead of one about each hold: at multiples of this span, counted in UTC.
+    /// One message about everything that is pending, so often, instead of one about each hold: at multiples of this span, counted in UTC.
     /// Escalations are sent at once.
     #[garde(inner(custom(a_second_to_a_week)))]
     pub digest: Option<Span>,

@@ -23,6 +23,7 @@ pub(super) fn settings(settings: &mut Settings, call: Call) {
         groups: Default::default(),
         roles: Default::default(),
         mail: None,
+        slack: None,
         notify: Default::default(),
         away: None,
     };
