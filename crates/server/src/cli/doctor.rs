@@ -372,7 +372,7 @@ fn webhooks(database: &Database, sealing: Option<PayloadSealer>) -> Finding {
         Ok((subscriptions, dead)) => Finding::warning(
             "webhooks",
             format!("{subscriptions} subscriptions, {dead} deliveries were given up"),
-            "`standfast subscriptions dead-letters ID` shows why, `resend` sends them again",
+            "`standfast subscriptions dead-letters` shows why, `resend` sends them again",
         ),
         Err(error) => Finding::failed("webhooks", error, "see `standfast audit verify`"),
     }

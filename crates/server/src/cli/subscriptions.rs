@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
 use super::client::{Failure, Form, Patience, Server, ServerArgs, ask, joined, read, segment};
 use super::plain::{Text, table};
@@ -31,9 +31,9 @@ pub(super) enum Subscriptions {
     Enable(SubscriptionArgs),
     /// Disable a subscription.
     Disable(SubscriptionArgs),
-    /// List dead letters: deliveries that failed for good.
-    DeadLetters(SubscriptionArgs),
-    /// Resend a dead letter.
+    /// List dead letters: deliveries that failed for good. Without a subscription: those of all that you see.
+    DeadLetters(DeadLetters),
+    /// Resend a dead letter, or all of a subscription.
     Resend(Resend),
 }
 
@@ -71,13 +71,22 @@ pub(super) struct SubscriptionArgs {
     asking: ServerArgs,
 }
 
-/// A dead letter of one of them.
+/// Dead letters of one of them, or of all.
+#[derive(Debug, Args)]
+pub(super) struct DeadLetters {
+    /// The id of the subscription. Default: all.
+    subscription: Option<String>,
+    #[command(flatten)]
+    asking: ServerArgs,
+}
+
+/// A dead letter of one of them, or all of it.
 #[derive(Debug, Args)]
 pub(super) struct Resend {
     /// The id of the subscription.
     subscription: String,
-    /// The id of the dead letter.
-    letter: String,
+    /// The id of the dead letter. Default: all.
+    letter: Option<String>,
     #[command(flatten)]
     asking: ServerArgs,
 }
@@ -104,6 +113,11 @@ struct Letter {
     tries: u32,
     given_up_at: Text,
     reason: Text,
+}
+
+#[derive(Debug, Deserialize)]
+struct LetterId {
+    id: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -145,14 +159,36 @@ pub(super) fn run(command: &Subscriptions) -> ExitCode {
                 }
             }
         }),
-        Subscriptions::DeadLetters(one) => ask(&one.asking, |server| letters(server, one)),
-        Subscriptions::Resend(resend) => ask(&resend.asking, |server| {
-            let (id, letter) = (segment(&resend.subscription), segment(&resend.letter));
-            let path = format!("/subscriptions/{id}/dead-letters/{letter}/resend");
-            server.post(&path, "{}", Patience::Usual)?;
-            done(server, "queued for delivery")
+        Subscriptions::DeadLetters(wanted) => ask(&wanted.asking, |server| match &wanted.subscription {
+            Some(one) => letters(server, one),
+            None => all_letters(server),
         }),
+        Subscriptions::Resend(resend) => ask(&resend.asking, |server| resent(server, resend)),
     }
+}
+
+fn resent(server: &Server, resend: &Resend) -> Result<String, Failure> {
+    let path = letters_of(&resend.subscription);
+    let wanted: Vec<String> = match &resend.letter {
+        Some(letter) => vec![letter.clone()],
+        None => {
+            let items = server.list(&path, &[])?;
+            let id = |item: &RawValue| Ok(read::<LetterId>(item.get())?.id);
+            items.iter().map(|item| id(item)).collect::<Result<_, Failure>>()?
+        }
+    };
+    for letter in &wanted {
+        server.post(&format!("{path}/{}/resend", segment(letter)), "{}", Patience::Usual)?;
+    }
+    match (&resend.letter, wanted.len()) {
+        (Some(_), _) => done(server, "queued for delivery"),
+        (None, 0) => done(server, "no dead letters"),
+        (None, count) => done(server, &format!("queued for delivery: {count}")),
+    }
+}
+
+fn letters_of(subscription: &str) -> String {
+    format!("/subscriptions/{}/dead-letters", segment(subscription))
 }
 
 fn changed(one: &SubscriptionArgs, what: &str) -> ExitCode {
@@ -217,21 +253,50 @@ fn list(server: &Server) -> Result<String, Failure> {
     Ok(table(&["SUBSCRIPTION", "STATE", "SCOPE", "URL"], &rows))
 }
 
-fn letters(server: &Server, one: &SubscriptionArgs) -> Result<String, Failure> {
-    let items = server.list(&one.path("/dead-letters"), &[])?;
+fn letters(server: &Server, subscription: &str) -> Result<String, Failure> {
+    let items = server.list(&letters_of(subscription), &[])?;
     if server.form == Form::Json {
         return Ok(joined("dead_letters", &items));
     }
     if items.is_empty() {
         return Ok("no dead letters".into());
     }
-    let row = |item: &RawValue| {
-        let letter: Letter = read(item.get())?;
-        let (from, tries) = (letter.from_seq.to_string(), letter.tries.to_string());
-        let texts = [letter.id, letter.run, letter.given_up_at, letter.reason].map(|text| text.to_string());
-        let [id, run, at, reason] = texts;
-        Ok(vec![id, run, from, tries, at, reason])
-    };
-    let rows: Vec<Vec<String>> = items.iter().map(|item| row(item)).collect::<Result<_, Failure>>()?;
-    Ok(table(&["LETTER", "RUN", "FROM", "ATTEMPTS", "FAILED AT", "REASON"], &rows))
+    let rows: Vec<Vec<String>> = items.iter().map(|item| row_of(item)).collect::<Result<_, Failure>>()?;
+    Ok(table(&LETTER, &rows))
+}
+
+/// The columns of a dead letter.
+const LETTER: [&str; 6] = ["LETTER", "RUN", "FROM", "ATTEMPTS", "FAILED AT", "REASON"];
+
+fn row_of(item: &RawValue) -> Result<Vec<String>, Failure> {
+    let letter: Letter = read(item.get())?;
+    let (from, tries) = (letter.from_seq.to_string(), letter.tries.to_string());
+    let texts = [letter.id, letter.run, letter.given_up_at, letter.reason].map(|text| text.to_string());
+    let [id, run, at, reason] = texts;
+    Ok(vec![id, run, from, tries, at, reason])
+}
+
+/// Those of every subscription, with whom each was for.
+fn all_letters(server: &Server) -> Result<String, Failure> {
+    let (mut found, mut rows) = (Vec::new(), Vec::new());
+    for item in server.list("/subscriptions", &[])? {
+        let body: Body = read(item.get())?;
+        let id = body.id.to_string();
+        for letter in server.list(&letters_of(&id), &[])? {
+            let named = [vec![id.clone(), body.owner.to_string(), body.url.to_string()], row_of(&letter)?];
+            rows.push(named.concat());
+            let mut letter: Map<String, Value> = read(letter.get())?;
+            letter.insert("subscription".into(), json!(id));
+            letter.insert("url".into(), json!(body.url.to_string()));
+            found.push(letter);
+        }
+    }
+    if server.form == Form::Json {
+        return Ok(json!({"dead_letters": found, "next_cursor": null}).to_string());
+    }
+    if rows.is_empty() {
+        return Ok("no dead letters".into());
+    }
+    let columns = [&["SUBSCRIPTION", "OWNER", "URL"][..], &LETTER].concat();
+    Ok(table(&columns, &rows))
 }
