@@ -45,7 +45,7 @@ export const AGENTS = {
   } }]),
   leader: () => calls('I hand it over.', ['hand_over', { message: 'List what is there' }]),
   picture: () => calls('A picture.', ['write_rows', { rows: [{ a: 1, b: 'y' }], picture: `data:image/png;base64,${PIXEL}` }]),
-  filer: () => calls('Three files.', ['write_rows', { files: [['dot.png', 'image/png', Buffer.from(PIXEL, 'base64')], ['list.csv', 'text/csv', LIST], ['paper.pdf', 'application/pdf', PAPER]]
+  files: () => calls('Three files.', ['write_rows', { files: [['dot.png', 'image/png', Buffer.from(PIXEL, 'base64')], ['list.csv', 'text/csv', LIST], ['paper.pdf', 'application/pdf', PAPER]]
     .map(([name, mimeType, bytes]) => ({ name, mimeType, data: Buffer.from(bytes).toString('base64') })) }]),
   drawer: () => calls('A drawing.', ['write_rows', { drawing: `data:image/svg+xml;base64,${Buffer.from(DRAWING).toString('base64')}`, file: { mimeType: 'image/svg+xml', data: Buffer.from(DRAWING).toString('base64') } }]),
   pair: () => calls('This one needs two of you.', ['pay', { command: 'echo paid' }]),

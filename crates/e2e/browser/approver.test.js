@@ -180,7 +180,7 @@ both('arguments are a tree with real characters, lists of objects are tables, pi
 });
 
 both('a table of files shows what each is and leads to it; its bytes stand in the raw arguments', async () => {
-  const { hold } = await server.held('filer');
+  const { hold } = await server.held('files');
   await open(hold);
   const cells = page.locator('.json tbody tr');
   assert.deepEqual(await cells.locator('td:first-child').allTextContents(), ['dot.png', 'list.csv', 'paper.pdf']);
