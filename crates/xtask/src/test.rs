@@ -53,17 +53,21 @@ fn tests(root: &Path) -> Result<()> {
     let mut nextest = checked_by_clippy(&[&["nextest", "run", "--profile", "ci"][..], &ALL_OF_IT].concat());
     nextest.env(product::VARIABLE, product::path(root));
     if std::env::var_os(TEST_THREADS).is_none() {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        nextest.env(TEST_THREADS, (cores * TESTS_FOR_EACH_CORE).to_string());
+        nextest.env(TEST_THREADS, (cores() * TESTS_FOR_EACH_CORE).to_string());
     }
     process::run(root, nextest)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// The pages in Chromium, against the same program. They begin with the tests: each leaves the cores idle where the other
 /// does not.
 fn browser(root: &Path) -> (PathBuf, Command) {
+    // By itself, node leaves one core to itself, which of two is one too many.
     let mut npm = needs::npm(&["test"]);
-    npm.env(product::VARIABLE, product::path(root));
+    npm.args(["--", &format!("--test-concurrency={}", cores())]).env(product::VARIABLE, product::path(root));
     (root.join(needs::BROWSER_TESTS), npm)
 }
 
