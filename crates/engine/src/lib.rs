@@ -12,6 +12,8 @@
 //! `upstream` is what a gateway asks of whoever reaches the servers behind it, `telemetry` measures, `traces` are spans for a
 //! collector, `request_context` is what both know of a request. No protocol, no provider and no configuration file is known here.
 
+#![warn(missing_docs)]
+
 pub mod auth;
 pub mod card_key;
 pub mod clock;
@@ -84,8 +86,8 @@ pub use standfast_store::{
     DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, UnreadableRun,
 };
 pub use submit::{
-    Adjustment, CallReport, ClaimTask, Decision, DecisionSet, Decisions, GateDecision, GateError,
-    GateOutcome, GateStart, GateState, GateView, Gates, GrantError, GrantState, GrantView, Grants,
+    Adjustment, CallReport, ClaimTask, ClosedDialogs, Decision, DecisionSet, Decisions, GateDecision,
+    GateError, GateOutcome, GateStart, GateState, GateView, Gates, GrantError, GrantState, GrantView, Grants,
     HoldAdjustment, HoldDecision, IssuedLink, LinkError, LinkRefusal, Links, LoginAsked, LoginError, Logins,
     LookedUpGate, NewGate, NewRun, NewTask, OpenedGate, OpenedLink, ProposedCall, Report, ReportBody,
     ReportError, Reports, RestoreError, RestoredState, SessionDeletion, Signature, StartedRun, Submit,

@@ -47,8 +47,8 @@ use crate::wakes::RestTicket;
 
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
 pub use gates::{
-    ClosedDialogs, GateDecision, GateError, GateOutcome, GateStart, GateState, GateView, Gates, LoginAsked, LookedUpGate,
-    NewGate, OpenedGate, Withdrawal,
+    ClosedDialogs, GateDecision, GateError, GateOutcome, GateStart, GateState, GateView, Gates, LoginAsked,
+    LookedUpGate, NewGate, OpenedGate, Withdrawal,
 };
 pub use grants::{GrantError, GrantState, GrantView, Grants};
 pub use links::{IssuedLink, LinkError, LinkRefusal, Links, OpenedLink};

@@ -2,10 +2,14 @@
 //! answer that the client understands.
 //!
 //! `event.rs` reads what clients send, `answer.rs` is the table of answers to them; both are pure. The gate itself is the
-//! engine's, as for `/api/v1/gates`. A client that gives up leaves its gate open.
+//! engine's, as for `/api/v1/gates`. A client that gives up leaves its gate open; a dialog of its own that is gone does not.
+//! `dialogs.rs` has what becomes of those.
 
 mod answer;
+mod dialogs;
 mod event;
+#[cfg(test)]
+mod strangers;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +22,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use standfast_core::body::Body;
 use standfast_core::hold::OnTimeout;
+use standfast_core::id::RunId;
 use standfast_core::message::Message;
 use standfast_core::name::{SessionId, ToolName};
 use standfast_core::policy::Effect;
@@ -25,7 +30,7 @@ use standfast_core::time::Millis;
 use standfast_engine::auth::{Principal, Scope};
 use standfast_engine::{GateError, GateState, GateView, LookedUpGate, NewGate, OpenedGate, Withdrawal};
 
-use self::answer::{Edits, Fallback, GateVerdict};
+use self::answer::{Dialog, Edits, Fallback, GateVerdict};
 use self::event::{Client, HookEvent, Moment};
 use crate::http::{App, Args, JsonBody, Problem, Segment, gate_problem, gate_text, refusal, site};
 
@@ -73,13 +78,21 @@ async fn hook(
     let text = match &event.moment {
         Moment::Before | Moment::Permission => {
             let wait = args.wait.unwrap_or(USUAL_WAIT).min(LONGEST_WAIT);
-            let view = ask(&app, &who, client, &event, wait).await?;
+            let dialog = Dialog::of(client, &event.moment, args.then);
+            let view = ask(&app, &who, (client, &event), (wait, dialog)).await?;
             let verdict = verdict_of(&app, &who, (client, &event), view.as_ref(), &site).await?;
+            if dialog == Dialog::Afterwards {
+                dialogs::note_open(&app, &who, &event, view.as_ref()).await?;
+            }
             answer::of(client, &event, &verdict, args.then)
         }
         Moment::After(_) | Moment::DecidedThere => {
             report(&app, &who, &event).await?;
             answer::silence(client).to_owned()
+        }
+        Moment::DialogsClosed(reach) => {
+            dialogs::see_closed(&app, &who, &event, *reach).await?;
+            answer::to_news(client, &event).to_owned()
         }
         Moment::Other => answer::silence(client).to_owned(),
     };
@@ -100,9 +113,8 @@ fn refused(error: &standfast_engine::EngineError) -> Problem {
 async fn ask(
     app: &App,
     who: &Principal,
-    client: Client,
-    event: &HookEvent,
-    wait: u64,
+    (client, event): (Client, &HookEvent),
+    (wait, dialog): (u64, Dialog),
 ) -> Result<Option<LookedUpGate>, Problem> {
     let tool =
         ToolName::new(&event.tool).map_err(|bad| Problem::invalid(format!("the tool's name: {bad}")))?;
@@ -111,11 +123,15 @@ async fn ask(
     if let Some(view) = asked_as_edited(app, who, (client, event), &session).await? {
         return Ok(Some(view));
     }
+    if event.moment == Moment::Permission
+        && let Some(gate) = dialogs::asked_before(app, who, event, &session).await?
+    {
+        return wait_for(app, who, event, gate, (wait, dialog)).await.map(Some);
+    }
     let by_rule = app.engine.gates().by_a_rule(who, &tool, event.arguments.text(), &session);
     if by_rule.is_none() && event.is_readable {
         return Ok(None);
     }
-    let wait = Millis(i64::try_from(wait.saturating_mul(1000)).unwrap_or(i64::MAX));
     // What a rule settles without a person need not be found again, so its name need not be the same.
     // Whoever asks by a hook does not say when the call starts, so nobody could count it.
     let is_counted = app.engine.gates().is_counted_at_start(who, &tool, event.arguments.text(), &session);
@@ -155,15 +171,32 @@ async fn ask(
         if event.call.is_none() && is_used_up {
             continue;
         }
-        if view.state != GateState::Held || wait.0 == 0 {
-            return Ok(Some(view));
-        }
-        let view = gates.decided(who, gate, wait).await.map_err(|error| refused(&error))?;
-        return Ok(Some(view));
+        return if view.state == GateState::Held {
+            wait_for(app, who, event, gate, (wait, dialog)).await.map(Some)
+        } else {
+            Ok(Some(view))
+        };
     }
     let detail =
         format!("the same call was approved {REPEATS} times in this conversation; begin another one");
     Err(Problem::invalid(detail))
+}
+
+/// A gate as soon as it is decided, or the time is up. What a dialog beside the hook shows is noted before.
+async fn wait_for(
+    app: &App,
+    who: &Principal,
+    event: &HookEvent,
+    gate: RunId,
+    (wait, dialog): (u64, Dialog),
+) -> Result<LookedUpGate, Problem> {
+    let gates = app.engine.gates();
+    if dialog == Dialog::Beside {
+        let noted = gates.note_dialog(who, gate, event.agent.as_deref()).await;
+        noted.map_err(|error| refused(&error))?;
+    }
+    let wait = Millis(i64::try_from(wait.saturating_mul(1000)).unwrap_or(i64::MAX));
+    gates.decided(who, gate, wait).await.map_err(|error| refused(&error))
 }
 
 /// The gate whose edited arguments are exactly these, where the client could not take them with its permission: it was told to
@@ -230,6 +263,12 @@ async fn verdict_of(
     Ok(match view.state {
         GateState::Held => GateVerdict::Undecided(text()),
         GateState::Denied | GateState::Expired | GateState::Withdrawn => GateVerdict::Denied(text()),
+        // Its twin was let run: its own dialog stays.
+        GateState::Started | GateState::Done | GateState::OutcomeUnknown
+            if dialogs::is_attached(event, view) =>
+        {
+            GateVerdict::Undecided(text())
+        }
         GateState::Started | GateState::Done | GateState::OutcomeUnknown => {
             GateVerdict::Denied(format!("Not executed again. {}", text()))
         }
@@ -255,6 +294,9 @@ async fn verdict_of(
             match app.engine.gates().start_on(who, view, LEASE).await {
                 Ok(_) => verdict,
                 Err(GateError::Engine(error)) => return Err(refused(&error)),
+                Err(GateError::AlreadyStarted { .. }) if dialogs::is_attached(event, view) => {
+                    GateVerdict::Undecided(text())
+                }
                 Err(error) => GateVerdict::Denied(format!("Not executed: {error}")),
             }
         }

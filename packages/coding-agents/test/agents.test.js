@@ -10,9 +10,12 @@ import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { BINARY, Server } from '../../typescript/test/server.js';
 import { COMMAND, serveModel } from './model.js';
+import { Terminal } from './terminal.js';
 
 const PROGRAMS = fileURLToPath(new URL('../node_modules/.bin', import.meta.url));
 const ASK = 'Delete victim.txt';
+/** In Claude Code's own dialog. */
+const QUESTION = /Do you want to proceed/;
 
 /** How each agent is set up and started in a folder. */
 const AGENTS = {
@@ -78,7 +81,7 @@ class Project {
   folder = mkdtempSync(join(tmpdir(), 'standfast-coding-agent-'));
   victim = join(this.folder, 'project/victim.txt');
 
-  constructor(name) {
+  constructor(name, options = []) {
     this.agent = AGENTS[name];
     write(this.victim, 'here\n');
     // opencode wants to install what its plugins may need, and ours needs nothing.
@@ -86,7 +89,7 @@ class Project {
     mkdirSync(join(this.folder, 'bin'));
     symlinkSync(BINARY, join(this.folder, 'bin/standfast'));
     this.agent.setUp?.(this.folder);
-    execFileSync(BINARY, ['hook', 'install', name, '--yes', '--project', join(this.folder, 'project')]);
+    execFileSync(BINARY, ['hook', 'install', name, '--yes', ...options, '--project', join(this.folder, 'project')]);
   }
 
   /** Changes how the hook is called. */
@@ -145,10 +148,11 @@ async function held(running) {
 
 for (const name of Object.keys(AGENTS)) {
   describe(name, () => {
-    const cases = (title, run) => test(title, async () => {
-      const project = new Project(name);
+    const cases = (title, run, options) => test(title, async () => {
+      const project = new Project(name, options);
       await run(project);
-      rmSync(project.folder, { recursive: true, force: true });
+      // What an agent has started may write its last words.
+      rmSync(project.folder, { recursive: true, force: true, maxRetries: 50, retryDelay: 100 });
     });
 
     cases('approved, over a server that is killed', async (project) => {
@@ -236,6 +240,74 @@ for (const name of Object.keys(AGENTS)) {
         assert.match(await running, /The tool said/);
         assert.ok(!project.isUntouched, 'what was approved ran');
         assert.equal((await api(`/gates/${hold.run}`)).attempt, 1);
+      });
+
+      // Its user sits at a terminal, and sees its own dialog while the page has both buttons.
+      const dialog = (title, run) => cases(`its own dialog beside the page: ${title}`, async (project) => {
+        write(join(project.folder, 'home/.claude.json'), JSON.stringify({
+          hasCompletedOnboarding: true, theme: 'dark', customApiKeyResponses: { approved: ['none'], rejected: [] },
+          projects: { [join(project.folder, 'project')]: { hasTrustDialogAccepted: true } },
+        }));
+        const terminal = new Terminal([join(PROGRAMS, 'claude'), '--permission-mode', 'default'], project.surroundings);
+        try {
+          await terminal.shows(/❯/);
+          await terminal.writes(ASK);
+          await terminal.shows(QUESTION);
+          const hold = await held(Promise.resolve());
+          await run(terminal, hold, project);
+        } finally {
+          await terminal.end();
+        }
+      }, ['--then', 'ask']);
+      const state = async (hold) => (await api(`/gates/${hold.run}`)).state;
+      const becomes = async (hold, wanted) => {
+        while (await state(hold) !== wanted) await new Promise((resolve) => setTimeout(resolve, 100));
+      };
+
+      dialog('refused there, the request is gone', async (terminal, hold, project) => {
+        await terminal.answers(QUESTION, '2');
+        await terminal.shows(/Interrupted/);
+        await becomes(hold, 'withdrawn');
+        assert.ok(project.isUntouched);
+      });
+
+      dialog('refused there while the server is away, the request is gone with the next prompt', async (terminal, hold, project) => {
+        await server.kill();
+        try {
+          await terminal.answers(QUESTION, '2');
+          await terminal.shows(/Interrupted/);
+        } finally {
+          await server.start();
+        }
+        assert.equal(await state(hold), 'held', 'nobody could be told yet');
+        await terminal.writes('Leave it');
+        await terminal.shows(/The tool said/);
+        await becomes(hold, 'withdrawn');
+        assert.deepEqual((await api('/holds?state=open&agent=gate')).holds, []);
+        assert.ok(project.isUntouched);
+      });
+
+      dialog('approved there, it runs and the request is gone', async (terminal, hold, project) => {
+        await terminal.answers(QUESTION, '1');
+        await terminal.shows(/The tool said/);
+        await becomes(hold, 'withdrawn');
+        assert.ok(!project.isUntouched);
+      });
+
+      dialog('approved on the page, the dialog closes and it runs', async (terminal, hold, project) => {
+        assert.equal((await api('/holds?state=open&agent=gate')).holds.length, 1, 'hook and dialog are one question');
+        await api(`/holds/${hold.id}/resolve`, { resolution: 'approve' });
+        await terminal.shows(/The tool said/);
+        await becomes(hold, 'done');
+        assert.ok(!project.isUntouched);
+      });
+
+      dialog('interrupted, and left', async (terminal, hold, project) => {
+        await terminal.answers(QUESTION, 'Escape');
+        await terminal.shows(/Interrupted/);
+        await terminal.writes('/exit');
+        await becomes(hold, 'withdrawn');
+        assert.ok(project.isUntouched);
       });
 
       cases('deferred: the program ends, somebody approves, and it is resumed', async (project) => {

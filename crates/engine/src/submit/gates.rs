@@ -3,8 +3,10 @@
 //! A gate is a run of the built-in agent `gate` with one call, so everything that holds for runs holds for gates. It is
 //! claimed by whoever opened it (`decide/outside.rs`), who alone starts and reports. `open` attaches a repeat to the gate that
 //! is there: the same caller, session, call and digest. `login.rs` asks for a login in the place of a call, `result_marks.rs` knows which results
-//! reached somebody. What is shown of a gate is `view.rs`; the rules are the core's.
+//! reached somebody, `dialog_marks.rs` which gates were also put before somebody at the agent's own terminal. What is shown of a gate is
+//! `view.rs`; the rules are the core's.
 
+mod dialog_marks;
 mod login;
 mod open;
 mod result_marks;
@@ -39,6 +41,7 @@ use crate::log::{Log, Snapshot, needs};
 use crate::policy;
 use crate::reads::Reads;
 
+pub use dialog_marks::ClosedDialogs;
 pub use login::LoginAsked;
 pub use open::{NewGate, OpenedGate};
 pub use view::{GateDecision, GateState, GateView};

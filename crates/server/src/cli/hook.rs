@@ -2,8 +2,9 @@
 //!
 //! Reads the client's event from standard input, asks a server, prints the client's answer. Where the server cannot be asked it
 //! blocks: exit code 2 (Copilot: a no in its own words), and a sentence that says why and how to switch it off. What the answers are is the server's business
-//! (`/hooks/{client}`); the settings of clients are `install.rs`.
+//! (`/hooks/{client}`); the settings of clients are `install.rs`, the end of a client's own dialog is `dialog.rs`.
 
+mod dialog;
 mod install;
 
 use std::io::Read;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::clock::Clock;
 
+use self::dialog::DialogEnd;
 use super::client::{Failure, Form, Patience, Server, ServerArgs};
 use super::plain::plain;
 
@@ -26,6 +28,26 @@ const STRETCH: u64 = 20;
 
 /// How long a server that is away is waited for: it may be restarting.
 const AWAY: Millis = Millis::seconds(60);
+
+/// The same where only something is told.
+const NEWS_AWAY: Millis = Millis::seconds(5);
+
+/// The events that ask nothing: what happened shows that dialogs of the client are gone. A client would take a no as one to the prompt, or
+/// to the end of its turn.
+const NEWS: [&str; 12] = [
+    "PostToolBatch",
+    "UserPromptSubmit",
+    "userPromptSubmitted",
+    "beforeSubmitPrompt",
+    "Stop",
+    "StopFailure",
+    "SubagentStop",
+    "agentStop",
+    "subagentStop",
+    "stop",
+    "SessionEnd",
+    "sessionEnd",
+];
 
 /// What a coding agent calls, or the setup of it.
 #[derive(Debug, Args)]
@@ -121,12 +143,20 @@ impl HookCall {
         let mut event = String::new();
         let read = std::io::stdin().read_to_string(&mut event);
         let read = read.map_err(|error| format!("standard input: {error}"));
-        match read.and_then(|_| self.answer(&event)) {
+        let is_news = is_news(&event);
+        let end = DialogEnd::default();
+        match read.and_then(|_| self.answer(&event, (if is_news { NEWS_AWAY } else { AWAY }, &end))) {
+            _ if end.has_come() => ExitCode::from(dialog::ENDED),
             Ok(answer) => {
                 if !answer.is_empty() {
                     println!("{answer}");
                 }
                 ExitCode::SUCCESS
+            }
+            // It blocks no prompt and no end of a turn that something could not be told.
+            Err(why) if is_news => {
+                eprintln!("Standfast could not be told: {}", plain(&why.trim().replace('\n', "; ")));
+                ExitCode::FAILURE
             }
             Err(why) => {
                 let client = self.client.map_or("CLIENT", ClientName::name);
@@ -147,9 +177,11 @@ impl HookCall {
         }
     }
 
-    fn answer(&self, event: &str) -> Result<String, String> {
+    fn answer(&self, event: &str, (away, end): (Millis, &DialogEnd)) -> Result<String, String> {
         let client = self.client.ok_or("no --client is named")?;
-        let server = Server::at(&self.asking, Form::Json).map_err(in_words)?;
+        let server = || Server::at(&self.asking, Form::Json).map_err(in_words);
+        end.watch(client, event, server()?);
+        let server = server()?;
         let clock = Clock::system();
         let until = clock.now().plus(Millis::seconds(i64::try_from(self.wait).unwrap_or(i64::MAX)));
         let mut away_since: Option<Timestamp> = None;
@@ -165,7 +197,7 @@ impl HookCall {
                 // A repeat attaches to the same request for approval, so trying again is safe.
                 Err(Failure::CouldNotAsk(why)) => {
                     let since = *away_since.get_or_insert(clock.now());
-                    if clock.now().since(since) >= AWAY.min(left) {
+                    if clock.now().since(since) >= away.min(left) {
                         return Err(why);
                     }
                     std::thread::sleep(Duration::from_millis(500));
@@ -174,6 +206,14 @@ impl HookCall {
             }
         }
     }
+}
+
+/// Whether an event only tells something. What cannot be read asks.
+fn is_news(event: &str) -> bool {
+    let Ok(event) = serde_json::from_str::<Value>(event) else { return false };
+    let names = ["hook_event_name", "hookEventName", "event"];
+    let name = names.into_iter().find_map(|key| event.get(key)?.as_str());
+    name.is_some_and(|name| NEWS.contains(&name))
 }
 
 /// The no of a hook that could not ask, for a client that hands on nothing of what is said beside an exit code. It is sure that the
@@ -199,6 +239,19 @@ fn in_words(failure: Failure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Only what asks nothing goes on without a server.
+    #[test]
+    fn what_asks_something_is_no_news() {
+        for event in NEWS {
+            assert!(is_news(&json!({"hook_event_name": event}).to_string()), "{event}");
+        }
+        for event in ["PreToolUse", "PermissionRequest", "PostToolUse", "BeforeTool", "beforeShellExecution"]
+        {
+            assert!(!is_news(&json!({"hook_event_name": event}).to_string()), "{event}");
+        }
+        assert!(!is_news("{}x") && !is_news("{}"));
+    }
 
     /// Copilot hands on nothing but the code; a client that reads the same events in another form goes by the code.
     #[test]

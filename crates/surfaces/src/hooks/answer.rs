@@ -63,6 +63,45 @@ pub(super) fn silence(client: Client) -> &'static str {
     }
 }
 
+/// The answer to an event that asks nothing.
+pub(super) fn to_news(client: Client, event: &HookEvent) -> &'static str {
+    match client {
+        // It sends the prompt on where it is told so.
+        Client::Cursor if event.name == "beforeSubmitPrompt" => r#"{"continue":true}"#,
+        Client::ClaudeCode
+        | Client::Codex
+        | Client::Copilot
+        | Client::Gemini
+        | Client::Cursor
+        | Client::Opencode => silence(client),
+    }
+}
+
+/// Where a client puts a call before its own user too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialog {
+    /// Nowhere.
+    Nowhere,
+    /// Beside the hook, while that waits.
+    Beside,
+    /// When the hook has answered that nobody has decided.
+    Afterwards,
+}
+
+impl Dialog {
+    pub(super) fn of(client: Client, moment: &Moment, then: Fallback) -> Dialog {
+        match (client, moment) {
+            (Client::ClaudeCode, Moment::Permission) => Dialog::Beside,
+            _ if then == Fallback::Wait => Dialog::Nowhere,
+            (Client::Codex | Client::Copilot, Moment::Permission) | (Client::Cursor, _) => Dialog::Afterwards,
+            (Client::ClaudeCode, _) if then == Fallback::Ask => Dialog::Afterwards,
+            (Client::ClaudeCode | Client::Codex | Client::Copilot | Client::Gemini | Client::Opencode, _) => {
+                Dialog::Nowhere
+            }
+        }
+    }
+}
+
 /// What a client does with other arguments than those that it asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Edits {
@@ -277,6 +316,36 @@ mod tests {
         }
     }
 
+    /// What each client sends when dialogs of its own are gone.
+    fn news(client: Client) -> Vec<&'static str> {
+        match client {
+            Client::ClaudeCode => vec![
+                r#"{"session_id":"s","hook_event_name":"UserPromptSubmit","prompt":"p"}"#,
+                r#"{"session_id":"s","hook_event_name":"SessionEnd","reason":"other"}"#,
+                r#"{"session_id":"s","hook_event_name":"PostToolBatch","tool_calls":[{"tool_name":"Bash","tool_input":{}}]}"#,
+                r#"{"session_id":"s","hook_event_name":"Stop"}"#,
+                r#"{"session_id":"s","hook_event_name":"StopFailure"}"#,
+                r#"{"session_id":"s","hook_event_name":"SubagentStop","agent_id":"a"}"#,
+                r#"{"session_id":"s","hook_event_name":"Notification","message":"m"}"#,
+            ],
+            Client::Codex => vec![
+                r#"{"session_id":"s","hook_event_name":"UserPromptSubmit","prompt":"p"}"#,
+                r#"{"session_id":"s","hook_event_name":"Stop"}"#,
+            ],
+            Client::Copilot => vec![
+                r#"{"sessionId":"s","hookEventName":"userPromptSubmitted","prompt":"p"}"#,
+                r#"{"sessionId":"s","hookEventName":"agentStop"}"#,
+                r#"{"sessionId":"s","hookEventName":"sessionEnd"}"#,
+            ],
+            Client::Cursor => vec![
+                r#"{"conversation_id":"s","hook_event_name":"beforeSubmitPrompt","prompt":"p"}"#,
+                r#"{"conversation_id":"s","hook_event_name":"stop","status":"completed"}"#,
+                r#"{"conversation_id":"s","hook_event_name":"sessionEnd"}"#,
+            ],
+            Client::Gemini | Client::Opencode => Vec::new(),
+        }
+    }
+
     /// Every answer of every client, as a file that people can read; `STANDFAST_WRITE_EXPECTED=1` rewrites it.
     #[test]
     fn the_table_of_answers_is_the_golden_one() {
@@ -305,6 +374,18 @@ mod tests {
                     let answer = shown(of(client, &event, &verdicts[4].1, then));
                     writeln!(table, "nobody yet, then {}: {answer}", then.word()).unwrap();
                 }
+                for then in [Fallback::Deny, Fallback::Ask, Fallback::Defer, Fallback::Wait] {
+                    let dialog = Dialog::of(client, &event.moment, then);
+                    if dialog != Dialog::Nowhere {
+                        writeln!(table, "its own dialog, then {}: {dialog:?}", then.word()).unwrap();
+                    }
+                }
+            }
+            for input in news(client) {
+                let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(input).unwrap();
+                let event = read(client, &fields).unwrap();
+                let answer = shown(to_news(client, &event).to_owned());
+                writeln!(table, "# {input}\n{:?}: {answer}", event.moment).unwrap();
             }
             let file = format!("{}/src/hooks/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
             if std::env::var_os("STANDFAST_WRITE_EXPECTED").is_some() {

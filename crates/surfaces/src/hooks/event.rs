@@ -60,8 +60,21 @@ pub(super) enum Moment {
     After(GateOutcome),
     /// The client's own user refused a call.
     DecidedThere,
+    /// Dialogs of the client are gone: its work went on, or ended.
+    DialogsClosed(DialogReach),
     /// Nothing that is about a call.
     Other,
+}
+
+/// Which dialogs of a conversation an event shows to be gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DialogReach {
+    /// All of them: its user wrote something else, or left.
+    All,
+    /// Those of the agent that the event is from.
+    OfAgent,
+    /// That of one call.
+    OfCall,
 }
 
 impl Moment {
@@ -69,7 +82,11 @@ impl Moment {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Moment::Permission => "permission",
-            Moment::Before | Moment::After(_) | Moment::DecidedThere | Moment::Other => "call",
+            Moment::Before
+            | Moment::After(_)
+            | Moment::DecidedThere
+            | Moment::DialogsClosed(_)
+            | Moment::Other => "call",
         }
     }
 }
@@ -87,6 +104,8 @@ pub(super) struct HookEvent {
     pub(super) session: String,
     /// What the client calls the call; some have no name for it.
     pub(super) call: Option<String>,
+    /// The agent that the conversation's own one started, if it is from one.
+    pub(super) agent: Option<String>,
     pub(super) folder: Option<String>,
     pub(super) words: Option<String>,
 }
@@ -98,7 +117,7 @@ const TOOL: [&str; 3] = ["tool_name", "toolName", "tool"];
 const INPUT: [&str; 3] = ["tool_input", "toolArgs", "args"];
 
 /// The events about calls, for whoever sends another one.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 19] = [
     "PreToolUse",
     "preToolUse",
     "BeforeTool",
@@ -117,6 +136,7 @@ const KNOWN: [&str; 18] = [
     "tool.execute.after",
     "PermissionDenied",
     "permissionDenied",
+    "DialogClosed",
 ];
 
 /// Whether an event is about a call. One that is, and has a name that nobody knows, is no news to be passed over.
@@ -131,6 +151,7 @@ pub(super) fn read(client: Client, fields: &Fields) -> Result<HookEvent, String>
     let moment = moment(&name, fields);
     let session = text(fields, &["session_id", "sessionId", "sessionID", "conversation_id"]);
     let call = text(fields, &["tool_use_id", "toolUseId", "callID", "tool_call_id"]);
+    let agent = text(fields, &["agent_id", "agentId"]);
     let folder = text(fields, &["cwd"]);
     let words = text(fields, &["description"]);
     let empty = || RawJson::parse("{}").map_err(|bad| bad.to_string());
@@ -141,7 +162,15 @@ pub(super) fn read(client: Client, fields: &Fields) -> Result<HookEvent, String>
              {known}"
         ));
     }
-    if moment == Moment::Other {
+    let is_about_none = match moment {
+        Moment::Other | Moment::DialogsClosed(DialogReach::All | DialogReach::OfAgent) => true,
+        Moment::Before
+        | Moment::Permission
+        | Moment::After(_)
+        | Moment::DecidedThere
+        | Moment::DialogsClosed(DialogReach::OfCall) => false,
+    };
+    if is_about_none {
         let session = session.unwrap_or_default();
         let (tool, arguments) = (String::new(), empty()?);
         return Ok(HookEvent {
@@ -152,6 +181,7 @@ pub(super) fn read(client: Client, fields: &Fields) -> Result<HookEvent, String>
             is_readable: true,
             session,
             call,
+            agent,
             folder,
             words,
         });
@@ -174,7 +204,7 @@ pub(super) fn read(client: Client, fields: &Fields) -> Result<HookEvent, String>
             (tool, arguments, is_readable)
         }
     };
-    Ok(HookEvent { name, moment, tool, arguments, is_readable, session, call, folder, words })
+    Ok(HookEvent { name, moment, tool, arguments, is_readable, session, call, agent, folder, words })
 }
 
 /// Arguments as they came; those that came as a text are what the text says, if that is JSON.
@@ -217,6 +247,15 @@ fn moment(name: &str, fields: &Fields) -> Moment {
             Moment::After(GateOutcome::Failed(said(fields, &["error", "tool_response"])))
         }
         "PermissionDenied" | "permissionDenied" => Moment::DecidedThere,
+        "UserPromptSubmit" | "userPromptSubmitted" | "beforeSubmitPrompt" | "SessionEnd" | "sessionEnd" => {
+            Moment::DialogsClosed(DialogReach::All)
+        }
+        // `standfast hook` says so when the client ends it beside a dialog.
+        "DialogClosed" => Moment::DialogsClosed(DialogReach::OfCall),
+        // Every call of the agent that ends, or of the batch, has come back.
+        "PostToolBatch" | "Stop" | "StopFailure" | "SubagentStop" | "agentStop" | "subagentStop" | "stop" => {
+            Moment::DialogsClosed(DialogReach::OfAgent)
+        }
         _ => Moment::Other,
     }
 }

@@ -1,12 +1,13 @@
 //! Gates of the real program, as somebody else's agent uses them: open, wait, start, report; and people decide.
 //!
 //! `life.rs` is one gate from beginning to end, `attach.rs` repeats and many at once, `who.rs` keys and bad input,
-//! `hooks.rs` coding agents, `grants.rs` standing approvals, `callbacks.rs` who else is told.
+//! `hooks.rs` coding agents, `dialogs.rs` what they ask their own users, `grants.rs` standing approvals, `callbacks.rs` who else is told.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod attach;
 mod callbacks;
+mod dialogs;
 mod grants;
 mod hooks;
 mod life;

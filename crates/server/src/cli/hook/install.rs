@@ -12,7 +12,7 @@ use clap::Args;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::ClientName;
+use super::{ClientName, ThenWord};
 
 /// What every hook of ours begins with.
 const OURS: &str = "standfast hook --client ";
@@ -20,6 +20,9 @@ const OURS: &str = "standfast hook --client ";
 /// How long clients let the hook wait, in seconds; the hook itself answers sooner.
 const LIMIT: u64 = 86_400;
 const WAIT: u64 = 86_000;
+
+/// The same for a hook that only tells something, while nobody wants to wait for it.
+const SHORT_LIMIT: u64 = 15;
 
 /// Which client, and where.
 #[derive(Debug, Args)]
@@ -35,6 +38,10 @@ pub(super) struct Install {
     /// Do not ask.
     #[arg(long)]
     yes: bool,
+    /// What Claude Code does with a call that nobody has decided yet: wait for that in the hook (`deny` when it takes longer than a
+    /// day), `ask` in its own dialog beside the page, or `defer` it in -p until it is resumed.
+    #[arg(long, default_value = "deny")]
+    then: ThenWord,
 }
 
 /// What is done.
@@ -66,7 +73,10 @@ impl Install {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => return Err(format!("{shown} cannot be read: {error}")),
         };
-        let after = changed(self.client, change, before.as_deref())
+        if self.then != ThenWord::Deny && self.client != ClientName::ClaudeCode {
+            return Err(format!("--then is for claude-code; {} has one answer", self.client.name()));
+        }
+        let after = changed((self.client, self.then), change, before.as_deref())
             .map_err(|why| format!("{shown} was not changed: {why}"))?;
         if before == after {
             return Ok(format!("{shown}: nothing to change\n"));
@@ -130,7 +140,7 @@ fn place(client: ClientName) -> &'static str {
 }
 
 /// The hooks of a client, each with what is added to its list.
-fn entries(client: ClientName) -> Vec<(&'static str, String)> {
+fn entries(client: ClientName, then: ThenWord) -> Vec<(&'static str, String)> {
     let command = format!("{OURS}{} --wait {WAIT}", client.name());
     let quoted = serde_json::Value::from(command).to_string();
     let claude = |more: &str| {
@@ -139,12 +149,7 @@ fn entries(client: ClientName) -> Vec<(&'static str, String)> {
         )
     };
     match client {
-        ClientName::ClaudeCode => vec![
-            ("PreToolUse", claude(r#", "onFailure": "block""#)),
-            ("PostToolUse", claude("")),
-            ("PostToolUseFailure", claude("")),
-            ("PermissionDenied", claude("")),
-        ],
+        ClientName::ClaudeCode => claude_code(then),
         ClientName::Codex => vec![("PreToolUse", claude("")), ("PostToolUse", claude(""))],
         ClientName::Gemini => {
             let entry = format!(
@@ -159,16 +164,46 @@ fn entries(client: ClientName) -> Vec<(&'static str, String)> {
         }
         ClientName::Cursor => {
             let entry = format!(r#"{{"command": {quoted}}}"#);
-            ["beforeShellExecution", "beforeMCPExecution", "afterShellExecution", "afterMCPExecution"]
-                .map(|hook| (hook, entry.clone()))
-                .to_vec()
+            let calls =
+                ["beforeShellExecution", "beforeMCPExecution", "afterShellExecution", "afterMCPExecution"];
+            // It asks its own user when nobody has decided in time.
+            let afterwards = ["beforeSubmitPrompt", "stop", "sessionEnd"];
+            calls.into_iter().chain(afterwards).map(|hook| (hook, entry.clone())).collect()
         }
         ClientName::Opencode => Vec::new(),
     }
 }
 
+/// The hooks of Claude Code. Where it asks its own user too, its dialog stands beside the page: the hook of the dialog waits for the
+/// page, and what comes after the dialog says that it is gone.
+fn claude_code(then: ThenWord) -> Vec<(&'static str, String)> {
+    let hook = |wait: u64, limit: u64, more: &str| {
+        let then = if then == ThenWord::Deny { String::new() } else { format!(" --then {}", then.word()) };
+        let command = format!("{OURS}claude-code --wait {wait}{then}");
+        let quoted = serde_json::Value::from(command).to_string();
+        format!(
+            r#"{{"matcher": "*", "hooks": [{{"type": "command", "command": {quoted}, "timeout": {limit}{more}}}]}}"#
+        )
+    };
+    let wait = if then == ThenWord::Deny { WAIT } else { 0 };
+    let mut hooks = vec![("PreToolUse", hook(wait, LIMIT, r#", "onFailure": "block""#))];
+    let outcomes = ["PostToolUse", "PostToolUseFailure", "PermissionDenied"];
+    hooks.extend(outcomes.map(|event| (event, hook(wait, LIMIT, ""))));
+    if then == ThenWord::Ask {
+        hooks.push(("PermissionRequest", hook(WAIT, LIMIT, "")));
+        let afterwards =
+            ["PostToolBatch", "UserPromptSubmit", "Stop", "StopFailure", "SubagentStop", "SessionEnd"];
+        hooks.extend(afterwards.map(|event| (event, hook(0, SHORT_LIMIT, ""))));
+    }
+    hooks
+}
+
 /// The file after the change; none when it is to be removed.
-fn changed(client: ClientName, change: Change, before: Option<&str>) -> Result<Option<String>, String> {
+fn changed(
+    (client, then): (ClientName, ThenWord),
+    change: Change,
+    before: Option<&str>,
+) -> Result<Option<String>, String> {
     if client == ClientName::Opencode {
         return match (change, before) {
             (Change::Install, Some(text)) if !text.contains(OURS) => {
@@ -181,7 +216,7 @@ fn changed(client: ClientName, change: Change, before: Option<&str>) -> Result<O
     }
     let Some(text) = before.filter(|text| !text.trim().is_empty()) else {
         return Ok(match change {
-            Change::Install => Some(installed(client, Members::default())?),
+            Change::Install => Some(installed((client, then), Members::default())?),
             Change::Uninstall => before.map(str::to_owned),
         });
     };
@@ -192,19 +227,19 @@ fn changed(client: ClientName, change: Change, before: Option<&str>) -> Result<O
     }
     let cleaned = without_ours(members)?;
     match change {
-        Change::Install => installed(client, cleaned).map(Some),
+        Change::Install => installed((client, then), cleaned).map(Some),
         Change::Uninstall if cleaned.0.iter().all(|(name, _)| name == "version") => Ok(None),
         Change::Uninstall => Ok(Some(cleaned.text(0))),
     }
 }
 
-fn installed(client: ClientName, mut settings: Members) -> Result<String, String> {
+fn installed((client, then): (ClientName, ThenWord), mut settings: Members) -> Result<String, String> {
     let has_version = matches!(client, ClientName::Copilot | ClientName::Cursor);
     if has_version && settings.get("version").is_none() {
         settings.0.insert(0, ("version".to_owned(), raw("1".to_owned())?));
     }
     let mut hooks = settings.hooks()?;
-    for (hook, entry) in entries(client) {
+    for (hook, entry) in entries(client, then) {
         let mut list = hooks.list(hook)?;
         list.push(raw(entry)?);
         hooks.set(hook, raw(listed(&list))?);
@@ -413,24 +448,51 @@ mod tests {
             } else {
                 own.to_owned()
             };
-            let installed = changed(client, Change::Install, Some(&own)).unwrap().unwrap();
+            let change = |change, before: &str| changed((client, ThenWord::Deny), change, Some(before));
+            let installed = change(Change::Install, &own).unwrap().unwrap();
             for kept in ["\"zeta\": 1.10", "{ \"b\":2 }", "[{\"command\": \"x\"}]", OURS] {
                 assert!(installed.contains(kept), "{client:?}: {kept}: {installed}");
             }
             assert!(installed.find("zeta") < installed.find("alpha"), "{installed}");
             serde_json::from_str::<serde_json::Value>(&installed).unwrap();
-            let again = changed(client, Change::Install, Some(&installed)).unwrap().unwrap();
+            let again = change(Change::Install, &installed).unwrap().unwrap();
             assert_eq!(again, installed, "{client:?}");
-            let gone = changed(client, Change::Uninstall, Some(&installed)).unwrap().unwrap();
+            let gone = change(Change::Uninstall, &installed).unwrap().unwrap();
             let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
             assert_eq!(value(&gone), value(&own), "{client:?}");
         }
         for client in ALL {
-            let fresh = changed(client, Change::Install, None).unwrap().unwrap();
+            let change = |change, before| changed((client, ThenWord::Deny), change, before);
+            let fresh = change(Change::Install, None).unwrap().unwrap();
             assert!(fresh.contains(client.name()), "{fresh}");
-            assert_eq!(changed(client, Change::Uninstall, Some(&fresh)).unwrap(), None, "{client:?}");
-            assert_eq!(changed(client, Change::Uninstall, None).unwrap(), None);
+            assert_eq!(change(Change::Uninstall, Some(&fresh)).unwrap(), None, "{client:?}");
+            assert_eq!(change(Change::Uninstall, None).unwrap(), None);
         }
+    }
+
+    /// Where Claude Code asks its own user too, it does so at once, its dialog waits for the page, and what comes after the dialog is told;
+    /// changing one's mind leaves nothing of that.
+    #[test]
+    fn a_dialog_beside_the_page_has_the_hooks_that_tell_its_end() {
+        let change = |then, before: Option<&str>| {
+            changed((ClientName::ClaudeCode, then), Change::Install, before).unwrap().unwrap()
+        };
+        let asking = change(ThenWord::Ask, None);
+        let settings: serde_json::Value = serde_json::from_str(&asking).unwrap();
+        let hook = |event: &str| settings["hooks"][event][0]["hooks"][0].clone();
+        for (event, command) in [
+            ("PreToolUse", "--wait 0 --then ask"),
+            ("PermissionRequest", "--wait 86000 --then ask"),
+            ("UserPromptSubmit", "--wait 0 --then ask"),
+            ("SessionEnd", "--wait 0 --then ask"),
+        ] {
+            assert_eq!(hook(event)["command"], format!("{OURS}claude-code {command}"), "{event}");
+        }
+        assert_eq!(hook("PreToolUse")["onFailure"], "block");
+        let usual = change(ThenWord::Deny, Some(&asking));
+        assert_eq!(usual, change(ThenWord::Deny, None));
+        assert!(!usual.contains("PermissionRequest"), "{usual}");
+        assert!(change(ThenWord::Defer, None).contains("--wait 0 --then defer"));
     }
 
     #[test]
@@ -438,15 +500,16 @@ mod tests {
         for (text, why) in
             [("[1]", "not a JSON object"), ("{", "not a JSON object"), (r#"{"hooks": 1}"#, "`hooks`")]
         {
-            let refused = changed(ClientName::ClaudeCode, Change::Install, Some(text)).unwrap_err();
+            let refused =
+                changed((ClientName::ClaudeCode, ThenWord::Deny), Change::Install, Some(text)).unwrap_err();
             assert!(refused.contains(why), "{text}: {refused}");
         }
         let list = r#"{"hooks": {"PreToolUse": {}}}"#;
         assert!(
-            changed(ClientName::Codex, Change::Install, Some(list))
+            changed((ClientName::Codex, ThenWord::Deny), Change::Install, Some(list))
                 .unwrap_err()
                 .contains("`hooks.PreToolUse`")
         );
-        assert!(changed(ClientName::Opencode, Change::Install, Some("mine")).is_err());
+        assert!(changed((ClientName::Opencode, ThenWord::Deny), Change::Install, Some("mine")).is_err());
     }
 }
