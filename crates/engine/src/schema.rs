@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde_json::value::RawValue;
 use standfast_core::json::RawJson;
 
 /// Where and how a value breaks its schema.
@@ -18,7 +19,7 @@ pub struct SchemaMismatch {
 
 /// Whether a schema can be used at all; if not, why.
 pub fn is_usable(schema: &RawJson) -> Result<(), String> {
-    let parsed: serde_json::Value = serde_json::from_str(schema.text()).map_err(|error| error.to_string())?;
+    let parsed = parsed(schema.text()).map_err(|error| error.to_string())?;
     if !parsed.is_object() {
         return Err("must be a JSON object".into());
     }
@@ -58,7 +59,7 @@ fn checker(schema: &RawJson) -> Result<Arc<Checker>, String> {
     if let Some(ready) = ready().get(text) {
         return Ok(ready.clone());
     }
-    let parsed: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let parsed = parsed(text).map_err(|error| error.to_string())?;
     let made = if parsed == serde_json::json!({ "type": "object" }) {
         Checker::AnyObject
     } else {
@@ -93,7 +94,7 @@ impl Checker {
             }
             Checker::Whole(validator) => validator,
         };
-        let value: serde_json::Value = match serde_json::from_str(value.text()) {
+        let value = match parsed(value.text()) {
             Ok(value) => value,
             Err(error) => return Some(SchemaMismatch { pointer: String::new(), why: error.to_string() }),
         };
@@ -102,9 +103,60 @@ impl Checker {
     }
 }
 
+/// A value to be checked. A number that no double has room for counts as the greatest double of its sign: it is a number all the same, and no
+/// limit that a schema sets is further out.
+fn parsed(text: &str) -> serde_json::Result<serde_json::Value> {
+    match serde_json::from_str(text) {
+        Ok(value) => Ok(value),
+        Err(error) => with_limits(text).map_err(|_| error),
+    }
+}
+
+fn with_limits(text: &str) -> serde_json::Result<serde_json::Value> {
+    let text = text.trim_ascii();
+    match text.as_bytes().first() {
+        Some(b'{') => {
+            let members: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
+            members.into_iter().map(|(name, value)| Ok((name, with_limits(value.get())?))).collect()
+        }
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(text)?;
+            items.into_iter().map(|item| with_limits(item.get())).collect()
+        }
+        Some(b'-') => serde_json::from_str(text).or_else(|_| limit(text, f64::MIN)),
+        Some(b'0'..=b'9') => serde_json::from_str(text).or_else(|_| limit(text, f64::MAX)),
+        _ => serde_json::from_str(text),
+    }
+}
+
+/// The greatest double in the place of a text that is a number.
+fn limit(text: &str, greatest: f64) -> serde_json::Result<serde_json::Value> {
+    let _: &RawValue = serde_json::from_str(text)?;
+    Ok(greatest.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Numbers that no double holds are numbers: they fit where one may stand, and break the limits that they are beyond.
+    #[test]
+    fn numbers_beyond_doubles_are_numbers() {
+        let schema = r#"{"type":"object","properties":{"n":{"type":"number"},"i":{"type":"integer"},
+            "most":{"type":"number","maximum":1e300},"least":{"items":{"minimum":-5}},"t":{"type":"string"}}}"#;
+        for (value, expected) in [
+            (r#"{"n":1e400,"i":9007199254740993}"#, Ok(())),
+            (r#"{"n":-1e400,"i":123456789012345678901234567890}"#, Ok(())),
+            (r#"{"n":0.1000000000000000055511151231257827021181583404541015625,"i":1e400}"#, Ok(())),
+            (r#"{"n":1e-400,"t":"1e400"}"#, Ok(())),
+            (r#"{"most":1e400}"#, Err("/most".to_owned())),
+            (r#"{"n":1, "least":[1e400, -1e400]}"#, Err("/least/1".to_owned())),
+            (r#"{"t":1e400}"#, Err("/t".to_owned())),
+        ] {
+            assert_eq!(found(schema, value), expected, "{value}");
+        }
+        assert_eq!(found(r#"{"properties":{"n":{"maximum":1e400}}}"#, r#"{"n":7}"#), Ok(()));
+    }
 
     fn found(schema: &str, value: &str) -> Result<(), String> {
         let json = |text: &str| RawJson::parse(text).unwrap();

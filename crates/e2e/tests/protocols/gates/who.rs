@@ -202,3 +202,41 @@ async fn mistakes_are_named() {
         "{run:?}"
     );
 }
+
+/// Numbers that no double holds come back as they were sent: where a gate is opened, with a schema too, where somebody edits, and in a
+/// hook. A digest is of the text.
+#[tokio::test]
+async fn numbers_keep_their_digits() {
+    let (_folder, server) = plain();
+    let headers = [("content-type", "application/json")];
+    let send = async |path: &str, body: &str| server.http.send("POST", path, &headers, body).await;
+    let numbers = r#"{"big":9007199254740993,"huge":1e400,"least":-2.5E-400,"long":0.1000000000000000055511151231257827,"i":123456789012345678901234567890}"#;
+    let body = format!(
+        r#"{{"tool":"send_refund","agent":"billing","session":"s","call":"c","arguments":{numbers},
+           "arguments_schema":{{"type":"object","properties":{{"huge":{{"type":"number"}},"i":{{"type":"integer"}}}}}}}}"#
+    );
+    let opened = send("/api/v1/gates", &body).await;
+    assert_eq!(opened.status, 202, "{opened:?}");
+    assert!(opened.text.contains(numbers), "{}", opened.text);
+    let again = send("/api/v1/gates", &body.replace("1e400", "1e401")).await;
+    let (first, second) =
+        opened.text.split_once("\"digest\":").zip(again.text.split_once("\"digest\":")).unwrap();
+    assert_ne!(first.1.split_once(',').unwrap().0, second.1.split_once(',').unwrap().0);
+    let hold = opened.text.split_once("\"hold\":\"").unwrap().1.split_once('"').unwrap().0.to_owned();
+    let page = server.http.get(&format!("/approve/{hold}")).await;
+    assert!(page.status == 200 && page.text.contains("1e400"), "{}", page.text);
+    let edited = numbers.replace("1e400", "-7e500");
+    let resolve = format!("/api/v1/holds/{hold}/resolve");
+    let wrong = send(&resolve, r#"{"resolution":"approve","arguments":{"huge":"1e400"}}"#).await;
+    assert_eq!(wrong.status, 422, "{wrong:?}");
+    let resolved = send(&resolve, &format!(r#"{{"resolution":"approve","arguments":{edited}}}"#)).await;
+    assert_eq!(resolved.status, 200, "{resolved:?}");
+    let gate = opened.text.split_once("\"gate\":\"").unwrap().1.split_once('"').unwrap().0;
+    let allowed = server.http.get(&format!("/api/v1/gates/{gate}")).await;
+    assert!(allowed.text.contains(&edited) && allowed.text.contains("\"allowed\""), "{}", allowed.text);
+    let event = format!(
+        r#"{{"session_id":"n","hook_event_name":"PreToolUse","tool_name":"look_up","tool_use_id":"t","tool_input":{numbers}}}"#
+    );
+    let hooked = send("/hooks/claude-code?wait=0", &event).await;
+    assert!(hooked.status == 200 && hooked.text.contains("\"allow\""), "{hooked:?}");
+}
