@@ -3,6 +3,8 @@
 //! `provider.rs` is how one is asked over HTTP, `chain.rs` what happens when it fails, `conversation.rs` what all of them
 //! are sent, `scripted.rs` one that needs no provider.
 
+#![warn(missing_docs)]
+
 mod anthropic;
 pub mod chain;
 mod conversation;

@@ -4,6 +4,8 @@
 //! below a `workspace`; `http_request` and `external` call other servers, `a2a` agents elsewhere, `agent` one of this
 //! server, `mcp` the tools of MCP servers.
 
+#![warn(missing_docs)]
+
 pub mod a2a;
 pub mod agent;
 pub mod cgroup;
