@@ -87,7 +87,8 @@ class Standfast:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        command = [str(BINARY), "serve", "--config", "standfast.yaml", "--listen", f"127.0.0.1:{self.port}"]
+        address = f"127.0.0.1:{self.port}"
+        command = [str(BINARY), "serve", "--config", "standfast.yaml", "--data", "data", "--listen", address]
         log = (self.folder / "standfast.log").open("ab")
         self.process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=log, text=True)
         for line in self.process.stdout:

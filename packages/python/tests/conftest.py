@@ -63,7 +63,8 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        command = [str(BINARY), "serve", "--config", "standfast.yaml", "--listen", f"127.0.0.1:{self.port}"]
+        address = f"127.0.0.1:{self.port}"
+        command = [str(BINARY), "serve", "--config", "standfast.yaml", "--data", "data", "--listen", address]
         self.process = subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.PIPE, stderr=(self.folder / "log").open("ab"), text=True
         )

@@ -49,7 +49,7 @@ export class Server {
   }
 
   async start() {
-    const args = ['serve', '--config', 'standfast.yaml', '--listen', `127.0.0.1:${this.port}`];
+    const args = ['serve', '--config', 'standfast.yaml', '--data', 'data', '--listen', `127.0.0.1:${this.port}`];
     this.child = spawn(BINARY, args, { cwd: this.folder, stdio: ['ignore', 'pipe', 'pipe'] });
     let said = '';
     this.child.stderr.on('data', (text) => { said += text; });
