@@ -2,7 +2,8 @@
 //!
 //! `slack.rs`, `discord.rs` and `rooms.rs` (Teams, ntfy, any address) are how messages are sent and changed, `call.rs` is one request to
 //! a chat, `template.rs` the texts that a configuration brings. `slack_clicks.rs` and `discord_clicks.rs` are the doors for what a chat
-//! signed; both end in `clicks.rs`, which asks the engine like everybody else. `account_page.rs` is where somebody says that an account
+//! signed, `slack_socket.rs` (with `socket_connection.rs`) fetches what Slack hands out over a connection of ours; all end in `clicks.rs`,
+//! which asks the engine like everybody else. `account_page.rs` is where somebody says that an account
 //! is theirs. A message shows the arguments whole, or has no button.
 
 mod account_page;
@@ -17,6 +18,8 @@ mod rooms;
 mod slack;
 mod slack_clicks;
 mod slack_message;
+mod slack_socket;
+mod socket_connection;
 #[cfg(test)]
 mod strangers;
 mod template;
@@ -30,6 +33,7 @@ use crate::http::App;
 pub use discord::{Discord, public_key};
 pub use rooms::{Ntfy, Teams, Webhook};
 pub use slack::Slack;
+pub use slack_socket::{keep_sockets, reach_socket};
 pub use template::unknown_placeholder;
 
 /// Bytes of a click that are read.
