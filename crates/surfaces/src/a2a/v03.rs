@@ -199,13 +199,14 @@ impl LegacyRequest {
 async fn perform_older(mut asked: OperationContext, operation: Operation) -> Result<LegacyResult, A2aError> {
     asked.version = negotiate::V03;
     let Operation::Subscribe(request) = &operation else {
-        return perform(asked, operation).await.map(LegacyResult::Done);
+        // Elsewhere than on the stack, which has what this version adds above it: unoptimised it would be full.
+        return Box::pin(perform(asked, operation)).await.map(LegacyResult::Done);
     };
     let get = GetTaskRequest { tenant: None, id: request.id.clone(), history_length: None };
-    let subscribed = perform(asked.clone(), operation).await;
+    let subscribed = Box::pin(perform(asked.clone(), operation)).await;
     let is_over = matches!(&subscribed, Err(error) if error.kind == Kind::UnsupportedOperation);
     if is_over {
-        match perform(asked, Operation::Get(get)).await? {
+        match Box::pin(perform(asked, Operation::Get(get))).await? {
             OperationResult::Task(task) => Ok(LegacyResult::Ended(task)),
             done @ (OperationResult::Sent(_)
             | OperationResult::Tasks(_)
