@@ -246,11 +246,11 @@ mod tests {
     #[test]
     fn a_key_stands_for_whom_it_was_made() {
         let who = key(3).opens(&kept(), Timestamp(5)).unwrap();
-        let KeyFacts { user, groups, roles, scopes, inboxes, .. } = facts();
+        let KeyFacts { user, groups, roles, scopes, limits, .. } = facts();
         let by = Identification::ApiKey { prefix: key(3).prefix().to_owned() };
         assert_eq!(
             who,
-            Principal { tenant: Tenant::new("acme").unwrap(), user, groups, roles, scopes, inboxes, by }
+            Principal { tenant: Tenant::new("acme").unwrap(), user, groups, roles, scopes, limits, by }
         );
     }
 
