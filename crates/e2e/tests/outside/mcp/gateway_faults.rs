@@ -294,7 +294,7 @@ impl RawServer {
                 r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}"#
             }
             "tools/list" => {
-                r#"{"tools":[{"name":"read","inputSchema":{"type":"object","properties":{"rate":{"type":"number"}}}},{"name":"pay","inputSchema":{"type":"object"}}]}"#
+                r#"{"tools":[{"name":"read","inputSchema":{"type":"object"}},{"name":"pay","inputSchema":{"type":"object"}}]}"#
             }
             "tools/call" => {
                 self.heard.lock().unwrap().push(body.to_owned());
@@ -314,8 +314,7 @@ impl RawServer {
 }
 
 /// Numbers are read and written again, and lose digits (what the gateway's page promises, against a server that sees bytes): arguments of
-/// a call that runs at once, and of one that a person approved, and results. So do those that no double can hold: they fit a schema that wants
-/// a number.
+/// a call that runs at once, and of one that a person approved, and results. Numbers that no double can hold keep theirs too.
 #[tokio::test]
 async fn numbers_keep_their_bytes() {
     let upstream = RawServer::default();
@@ -339,8 +338,6 @@ async fn numbers_keep_their_bytes() {
     for answer in [at_once, waits.await.unwrap()] {
         assert!(answer.text.contains(RAW_RESULT.trim_start_matches('{').trim_end_matches('}')), "{answer:?}");
     }
-    let refused = client.call(3, "read", r#"{"rate":"1.0e400"}"#).await;
-    assert!(refused.text.contains("is not of type"), "{refused:?}");
     let heard = upstream.heard.lock().unwrap().clone();
     assert_eq!(heard.len(), 2, "{heard:?}");
     assert!(heard.iter().all(|body| body.contains(arguments)), "{heard:?}");
