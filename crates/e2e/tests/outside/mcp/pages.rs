@@ -48,7 +48,7 @@ fn desk(command: &[String], variables: &[(&str, &str)]) -> Desk {
 }
 
 /// docs/mcp-proxy.md: the server in the settings of the page, behind the rules of the page. What they allow runs at once; a file is moved
-/// once somebody has read why that is asked, also by the repeat of a client that was gone meanwhile; what no rule names is held.
+/// once somebody has read why that is asked; what no rule names is held.
 #[tokio::test]
 async fn the_page_of_the_proxy_puts_a_server_behind_approvals() {
     let page = page("mcp-proxy.md");
@@ -85,10 +85,8 @@ async fn the_page_of_the_proxy_puts_a_server_behind_approvals() {
     };
     until("the pending call is kept", || !kept().is_empty());
     assert!(!kept().contains("a.txt"), "{}", kept());
-    drop(client);
     resolve(&http, &held, json!({"resolution": "approve"})).await;
-    let mut client = desk(&command, &variables);
-    let moved = client.call(2, "move_file", &moves);
+    let moved = client.result(2);
     assert_ne!(moved["isError"], true, "{moved}");
     assert_eq!(std::fs::read_to_string(path("b.txt")).unwrap(), "precious");
 
