@@ -1,7 +1,7 @@
 // Slack's, Discord's and Microsoft's own packages for JavaScript, asked about what the program takes and sends.
 //
 // Reads {what, ...} as JSON from its input and prints its answer. `slack`: which of `requests` Bolt takes at `now`. `click`: what Bolt hears
-// of a click that is sent to it, signed. `discord`: a key, and `bodies` signed with it and judged by Discord's package. `card`: what the
+// of a click that is sent to it, signed. `socket`: what Bolt hears over a socket of `api`. `discord`: a key, and `bodies` signed with it and judged by Discord's package. `card`: what the
 // renderer of adaptive cards has against `card`.
 
 import { createPrivateKey, createPublicKey, generateKeyPairSync, sign } from "node:crypto";
@@ -46,6 +46,25 @@ async function click({ secret, body, at, signature, actions }) {
   return { status: response.status, heard };
 }
 
+async function socket({ api, token, actions }) {
+  const { App, LogLevel, SocketModeReceiver } = require("@slack/bolt");
+  const clientOptions = { slackApiUrl: `${api}/` };
+  const receiver = new SocketModeReceiver({ appToken: token, installerOptions: { clientOptions }, logLevel: LogLevel.ERROR });
+  const authorize = async () => ({ botToken: "xoxb-none", botId: "B1", botUserId: "UB" });
+  const app = new App({ receiver, authorize, clientOptions, logLevel: LogLevel.ERROR });
+  const heard = await new Promise((resolve) => {
+    for (const name of actions) {
+      app.action(name, async ({ ack, body: click, action }) => {
+        await ack();
+        resolve({ user: click.user.id, team: click.team.id, value: action.value, action: action.action_id });
+      });
+    }
+    app.start();
+  });
+  await app.stop();
+  return heard;
+}
+
 async function discord({ seed, bodies, at }) {
   const { verifyKey } = require("discord-interactions");
   const der = { format: "der", type: "pkcs8" };
@@ -75,5 +94,5 @@ function card({ card: given }) {
   return { said, kept: parsed.toJSON() };
 }
 
-const answers = { slack, click, discord, takes, card };
+const answers = { slack, click, socket, discord, takes, card };
 process.stdout.write(JSON.stringify(await answers[asked.what](asked)), () => process.exit(0));

@@ -19,6 +19,7 @@ async fn a_room_reads_what_is_late() {
     let path = format!("/api/v1/holds/{hold}/resolve");
     let decided = alice.post(&path, &json!({"resolution": "approve"})).await;
     assert_eq!(decided.body["hold"]["late"], true, "{decided:?}");
-    let changed = slack.message(0, |one| one["changes"] == 1).await.to_string();
-    assert!(changed.contains("Approved by alice at ") && changed.contains(" UTC (late)."), "{changed}");
+    let is_decided = |one: &Value| one.to_string().contains("Approved by alice at ");
+    let changed = slack.message(0, is_decided).await.to_string();
+    assert!(changed.contains(" UTC (late)."), "{changed}");
 }

@@ -1,15 +1,21 @@
 //! Rooms of chats with the real program, against Slack's, Discord's and Microsoft's own packages (T5, T8, T10, T13, T19, T20, T29).
 //!
 //! `slack.py` and `discord.py` stand in for the two services, `sign.py` and `judge.js` ask their makers' packages. `slack.rs` is the path
-//! from a message to a decision, `outbox.rs` what happens when Slack is away, `vectors.rs` signatures, `discord.rs` and `rooms.rs` the others.
+//! from a message to a decision, `socket.rs` the same over a socket, `direct.rs` messages to people, `life.rs` a hold from its opening to its
+//! end, `quiet.rs` hours, `outbox.rs` what happens when Slack is away, `vectors.rs` signatures, `discord.rs` and `rooms.rs` the others.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod direct;
 mod discord;
 mod late;
+mod life;
 mod outbox;
+mod page;
+mod quiet;
 mod rooms;
 mod slack;
+mod socket;
 mod vectors;
 
 use std::fs::File;
@@ -145,6 +151,11 @@ session_stores: {{db: {{backend: sql, sql: {{driver: sqlite, database: ./kept.db
 agents: {{ops: {{llm: script, session_store: db, approvers: ['group:ops'], tools: [execute_command], task: {task}}}}}
 "
         );
+        Site::configured(folder, port, &rest)
+    }
+
+    /// With all that its file says beside its scripts.
+    fn configured(folder: TempDir, port: u16, rest: &str) -> Site {
         let config = folder.path().join("standfast.yaml");
         let llms = std::fs::read_to_string(&config).unwrap();
         std::fs::write(&config, format!("{llms}{rest}")).unwrap();
@@ -245,9 +256,16 @@ fn slack_channel(slack: &Service, rest: &str) -> String {
     )
 }
 
-/// A click as Slack sends it.
+/// A click as Slack sends it to an address.
 fn click(team: &str, user: &str, button: &Value, at: &str) -> String {
-    let payload = json!({
+    let payload = click_payload(team, user, button, at);
+    let encoded: String = payload.to_string().bytes().map(|byte| format!("%{byte:02X}")).collect();
+    format!("payload={encoded}")
+}
+
+/// What it says of a click.
+fn click_payload(team: &str, user: &str, button: &Value, at: &str) -> Value {
+    json!({
         "type": "block_actions",
         "team": {"id": TEAM, "domain": "standfast"},
         "user": {"id": user, "username": "alice", "name": "alice", "team_id": team},
@@ -264,9 +282,7 @@ fn click(team: &str, user: &str, button: &Value, at: &str) -> String {
             "value": button["value"],
             "action_ts": at,
         }],
-    });
-    let encoded: String = payload.to_string().bytes().map(|byte| format!("%{byte:02X}")).collect();
-    format!("payload={encoded}")
+    })
 }
 
 /// The signature that Slack's own package makes.

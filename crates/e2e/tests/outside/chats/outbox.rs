@@ -102,6 +102,13 @@ async fn what_is_never_taken_is_a_dead_letter() {
         dead.text.contains("the chat answered 503").then_some(dead)
     })
     .await;
+    // The command line lists those of all channels, with why.
+    let said = command_line(&site, &["dead-letters"]);
+    for what in [id.as_str(), "channel:slack", "the chat answered 503"] {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    let listed: Value = serde_json::from_str(&command_line(&site, &["dead-letters", "--json"])).unwrap();
+    assert_eq!(listed["dead_letters"][0]["url"], "channel:slack", "{listed}");
     trouble(&site, "503 0");
     let letters = dead.body["dead_letters"].as_array().unwrap().clone();
     let letter = text(&letters[0]["id"]).to_owned();
@@ -109,4 +116,28 @@ async fn what_is_never_taken_is_a_dead_letter() {
     assert!((200..300).contains(&resent.status), "{resent:?}");
     let message = slack.message(1, |_| true).await;
     assert!(message.to_string().contains("canary-argument"), "{message}");
+    // And another one, as all of its subscription are.
+    trouble(&site, "503 1000");
+    site.held().await;
+    until_found("another dead letter", async || {
+        let dead = site.root.get(&path).await;
+        dead.text.contains("the chat answered 503").then_some(())
+    })
+    .await;
+    trouble(&site, "503 0");
+    assert_eq!(command_line(&site, &["resend", &id]), "queued for delivery: 1");
+    slack.message(2, |_| true).await;
+    until_found("nothing is left", async || {
+        (command_line(&site, &["dead-letters"]) == "no dead letters").then_some(())
+    })
+    .await;
+}
+
+/// What `standfast subscriptions` prints.
+fn command_line(site: &Site, arguments: &[&str]) -> String {
+    let mut command = standfast();
+    command.arg("subscriptions").args(arguments).args(["--server", &site.base]);
+    let done = command.env("STANDFAST_KEY", site.root.key.as_deref().unwrap()).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().trim().to_owned()
 }

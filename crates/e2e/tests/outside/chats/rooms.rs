@@ -115,6 +115,9 @@ fn channels_that_cannot_work_are_refused() {
             "does nothing in a channel of type `slack`",
         ),
         ("{type: slack, room: C1, token: x, api_url: 'ftp://x'}", "https://"),
+        ("{type: slack, room: C1, token: x, team: T1, app_token: xoxb-1}", "begins with xapp-"),
+        ("{type: slack, room: C1, token: x, app_token: xapp-1}", "team"),
+        ("{type: discord, room: '1', token: x, app_token: xapp-1}", "does nothing"),
         ("{type: discord, room: '1', token: x, public_key: abc, team: '1'}", "64 letters"),
         ("{type: teams}", "url"),
         ("{type: teams, url: 'https://x.example', text: x}", "does nothing"),
@@ -123,6 +126,11 @@ fn channels_that_cannot_work_are_refused() {
         ("{type: ntfy}", "room"),
         ("{type: mail, from: a@example.com}", "host"),
         ("{type: mail, from: a@example.com, host: m.example.com, room: x}", "does nothing"),
+        (
+            "{type: mail, from: a@example.com, host: m.example.com, hours: {time_zone: UTC, days: {mon: ['09:00-17:00']}}}",
+            "does nothing",
+        ),
+        ("{type: ntfy, room: x, hours: {time_zone: Nowhere, days: {}}}", "hours"),
     ] {
         let rest = format!("{url}channels: [{channel}]\nagents: {{ops: {{llm: script}}}}\n");
         let folder = standfast_testkit::folder(&[("script", SCRIPT)], &rest);
