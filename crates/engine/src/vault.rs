@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use standfast_core::name::Tenant;
 use standfast_store::{SealedChange, Store, StoreError};
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
 use crate::secrets::SigningKey;
 
@@ -21,7 +22,7 @@ pub struct Vault {
     key: SigningKey,
 }
 
-/// A secret, and what it looks like in the store.
+/// A secret, and what it looks like in the store. It is overwritten when it is no longer needed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredSecret {
     /// The secret.
@@ -92,6 +93,14 @@ impl fmt::Debug for Vault {
         f.write_str("Vault(..)")
     }
 }
+
+impl Drop for StoredSecret {
+    fn drop(&mut self) {
+        self.text.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for StoredSecret {}
 
 impl fmt::Debug for StoredSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use standfast_core::digest;
 use standfast_core::time::Timestamp;
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
 use super::SigningKey;
 
@@ -41,6 +42,14 @@ pub struct AccountLink {
 /// What the links of one channel are signed with.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccountLinkKey(Vec<u8>);
+
+impl Drop for AccountLinkKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for AccountLinkKey {}
 
 impl AccountLinkKey {
     /// The key of a channel, from a secret of it.

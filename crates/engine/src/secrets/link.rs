@@ -14,7 +14,7 @@ use standfast_core::digest::{self, Digest};
 use standfast_core::id::HoldId;
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::time::Timestamp;
-use zeroize::Zeroize as _;
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
 use super::SigningKey;
 
@@ -121,6 +121,11 @@ impl Drop for LinkKey {
         self.bytes.zeroize();
     }
 }
+
+impl ZeroizeOnDrop for LinkKey {}
+
+// Nothing but keys, each of which is.
+impl ZeroizeOnDrop for LinkKeys {}
 
 impl LinkKey {
     /// A signature of these texts, of which none can be moved into another.

@@ -11,7 +11,7 @@ use sha2::Sha256;
 use standfast_core::digest::{self, Digest};
 use standfast_core::name::Tenant;
 use standfast_core::time::Timestamp;
-use zeroize::Zeroize as _;
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
 /// What the secrets of all subscriptions are made from. Never stored in a database, listed or logged.
 ///
@@ -128,11 +128,15 @@ impl Drop for SigningKey {
     }
 }
 
+impl ZeroizeOnDrop for SigningKey {}
+
 impl Drop for SigningSecret {
     fn drop(&mut self) {
         self.0.zeroize();
     }
 }
+
+impl ZeroizeOnDrop for SigningSecret {}
 
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,6 +11,7 @@ use standfast_core::command::Choice;
 use standfast_core::hold::Ask;
 use standfast_core::json::RawJson;
 use standfast_core::message::ToolResult;
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
 use super::{Outcome, Suspension};
 
@@ -32,6 +33,14 @@ const SECRET_NAMES: [&str; 7] = ["key", "token", "secret", "pass", "credential",
 /// Texts that must not reach the log.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets(Vec<String>);
+
+impl Drop for Secrets {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for Secrets {}
 
 impl fmt::Debug for Secrets {
     /// Without them.
@@ -71,8 +80,8 @@ impl Secrets {
 
     /// Both.
     #[must_use]
-    pub fn and(mut self, more: Secrets) -> Secrets {
-        self.0.extend(more.0);
+    pub fn and(mut self, mut more: Secrets) -> Secrets {
+        self.0.append(&mut more.0);
         self.0.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         self.0.dedup();
         self

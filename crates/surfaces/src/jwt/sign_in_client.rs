@@ -18,6 +18,7 @@ use standfast_engine::auth::{
     SignInProvider, SignInTerms,
 };
 use standfast_engine::clock::Clock;
+use standfast_engine::secrets::SecretText;
 
 use super::discovery::{Discovery, ProviderMetadata};
 use super::id_token::IdToken;
@@ -31,7 +32,7 @@ pub struct SignInSettings {
     /// The client id of this server.
     pub client_id: String,
     /// Its secret; none for a client that has none.
-    pub client_secret: Option<String>,
+    pub client_secret: Option<SecretText>,
     /// What the provider is called on the button.
     pub label: String,
     /// What is asked for.
@@ -199,7 +200,7 @@ impl SignInClient {
         let client_id = self.client_id(client)?;
         // The command line is a program on other machines: it has no secret.
         let secret = match client {
-            SessionClient::Browser => self.settings.client_secret.as_deref(),
+            SessionClient::Browser => self.settings.client_secret.as_ref().map(SecretText::expose),
             SessionClient::CommandLine => None,
         };
         let mut fields = grant.to_vec();
