@@ -14,6 +14,8 @@ mod notice;
 mod options;
 mod rate;
 mod routes;
+#[cfg(test)]
+mod strangers;
 mod wire;
 
 pub use error::retells;

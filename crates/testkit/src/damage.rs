@@ -1,6 +1,7 @@
 //! Bytes that begin as good ones and have a few things wrong: flipped, cut, repeated, mixed with others, or with a token of some format.
 //!
-//! The same in every run. `STANDFAST_FUZZ_CASES` asks for more of them, `STANDFAST_FUZZ_SEED` for others.
+//! The same in every run. `STANDFAST_FUZZ_CASES` asks for more of them, `STANDFAST_FUZZ_SEED` for others. `cargo xtask fuzz` shows the same parsers
+//! inputs that are guided by the code that they reach.
 
 /// What stands in many formats where something happens.
 pub const TOKENS: &[&[u8]] = &[
@@ -106,7 +107,15 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
+/// Shows a parser each of these, damaged in turn: as bytes. Built for `cargo xtask fuzz`, libFuzzer makes more of them, and this never
+/// comes back.
+#[cfg(fuzzing_libfuzzer)]
+pub fn each(good: &[&[u8]], _usual: usize, parser: impl FnMut(&[u8])) {
+    guided::each(good, parser);
+}
+
 /// Shows a parser each of these, damaged in turn: as bytes.
+#[cfg(not(fuzzing_libfuzzer))]
 pub fn each(good: &[&[u8]], usual: usize, mut parser: impl FnMut(&[u8])) {
     let mut draw = Draw::new(0x9e37_79b9_7f4a_7c15);
     good.iter().for_each(|good| parser(good));
@@ -121,4 +130,36 @@ pub fn each(good: &[&[u8]], usual: usize, mut parser: impl FnMut(&[u8])) {
 pub fn each_text(good: &[&str], usual: usize, mut parser: impl FnMut(&str)) {
     let good: Vec<&[u8]> = good.iter().map(|good| good.as_bytes()).collect();
     each(&good, usual, |bytes| parser(&String::from_utf8_lossy(bytes)));
+}
+
+/// The same parsers with libFuzzer's inputs.
+#[cfg(fuzzing_libfuzzer)]
+mod guided {
+    use std::panic::RefUnwindSafe;
+    use std::path::Path;
+
+    use bolero_engine::Engine as _;
+    use bolero_engine::driver::Options;
+    use bolero_libfuzzer::LibFuzzerEngine;
+
+    /// A parser, whatever it counts: nothing is looked at after a panic, which ends the process.
+    struct Parser<P>(P);
+
+    impl<P> RefUnwindSafe for Parser<P> {}
+
+    impl<P: FnMut(&[u8])> Parser<P> {
+        fn show(&mut self, bytes: &[u8]) {
+            (self.0)(bytes);
+        }
+    }
+
+    /// Begins with the good ones, in the folder that libFuzzer reads and adds to.
+    pub(super) fn each(good: &[&[u8]], parser: impl FnMut(&[u8])) {
+        let folder = std::env::var("STANDFAST_FUZZ_CORPUS").unwrap();
+        for (no, good) in good.iter().enumerate() {
+            std::fs::write(Path::new(&folder).join(format!("good-{no}")), good).unwrap();
+        }
+        let mut parser = Parser(parser);
+        LibFuzzerEngine::default().run(move |bytes: &[u8]| parser.show(bytes), Options::default());
+    }
 }

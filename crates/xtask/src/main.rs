@@ -1,7 +1,7 @@
 //! `cargo xtask`: the repository's own commands, so that a person and CI run the same thing.
 //!
 //! Knows how to build, check and measure the product, never how the product works. `commands.rs` has the list
-//! of subcommands, `test.rs` what CI does, `product.rs` the program that is tested, `long_runs.rs` what takes too long for it, `tidy/` the rules that a
+//! of subcommands, `test.rs` what CI does, `product.rs` the program that is tested, `long_runs.rs` what takes too long for it, `fuzz.rs` parsers and libFuzzer, `tidy/` the rules that a
 //! compiler cannot check, `book.rs` the guide, `dist.rs` what is shipped,
 //! `upgrade.rs` an upgrade of two real programs, `clients.rs` the packages for Python and TypeScript.
 
@@ -9,6 +9,7 @@ mod book;
 mod clients;
 mod commands;
 mod dist;
+mod fuzz;
 mod long_runs;
 mod needs;
 mod package_stamp;
@@ -46,6 +47,7 @@ fn run() -> Result<()> {
         Command::Test => test::run(&root),
         Command::Bench(arguments) => long_runs::bench(&root, &arguments),
         Command::Faults(arguments) => long_runs::faults(&root, &arguments),
+        Command::Fuzz(arguments) => fuzz::fuzz(&root, &arguments),
         Command::Tidy => tidy::check(&root),
         Command::TidyMissing => tidy::missing(&root),
         Command::TidyTests => tidy::write_tests(&root),

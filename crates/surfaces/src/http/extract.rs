@@ -184,7 +184,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
 }
 
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if is_too_deep(bytes) {
         return Err(Problem::bad_request(format!("the body is nested deeper than {DEPTH} levels")));
     }

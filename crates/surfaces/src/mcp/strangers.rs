@@ -2,10 +2,13 @@
 //!
 //! Both sides of a gateway and of the proxy read these: a client's, and those of the server behind.
 
+use rmcp::model::CallToolRequestParams;
 use serde_json::Value;
+use standfast_core::json::RawJson;
 use standfast_testkit::damage::each_text;
 
 use super::message::{ClientMessage, ServerMessage};
+use super::tools::ToolRequest;
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":"c-1","method":"tools/call","params":{"name":"echo","arguments":{"a":[1,2.50,"\u00e9"]},"_meta":{"progressToken":7},"requestState":"s","inputResponses":{"q":{"action":"accept"}}}}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"cursor":"x"}}"#;
@@ -47,6 +50,30 @@ fn t1_no_line_is_a_call_to_one_reader_and_not_to_another() {
         }
     });
     assert!(calls > 50 && others > 50, "{calls} calls, {others} others");
+}
+
+/// T31: whatever arguments a client gives the desk, they are a request or a no, and those of a call that somebody is asked about are JSON.
+#[test]
+fn t31_any_call_of_the_desk_is_read_or_refused() {
+    let good = [
+        r#"{"name":"request_approval","arguments":{"tool":"deploy","arguments":{"to":"prod","n":1},"reason":"r","session":"s"}}"#,
+        r#"{"name":"ask_human","arguments":{"question":"which?","options":["a","b"],"answer_schema":{"type":"string"}}}"#,
+        r#"{"name":"standfast_result","arguments":{"gate":"run_0","status":"succeeded","result":{"a":1}}}"#,
+        r#"{"name":"check","arguments":{"tool":"deploy","arguments":{}}}"#,
+    ];
+    let (mut taken, mut refused) = (0, 0);
+    each_text(&good, 60_000, |text| {
+        let Ok(call) = serde_json::from_str::<CallToolRequestParams>(text) else { return };
+        match ToolRequest::read(&call) {
+            Ok(ToolRequest::Ask(asked) | ToolRequest::Check(asked)) => {
+                taken += 1;
+                assert!(RawJson::parse(asked.arguments.text()).is_ok(), "{text}");
+            }
+            Ok(ToolRequest::Look(_) | ToolRequest::Report(..)) => taken += 1,
+            Err(_) => refused += 1,
+        }
+    });
+    assert!(taken > 50 && refused > 50, "{taken} taken, {refused} refused");
 }
 
 /// T31: whatever a server says is an answer, or nothing.

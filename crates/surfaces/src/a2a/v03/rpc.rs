@@ -62,7 +62,7 @@ pub(super) async fn answer(app: &App, target: &Target, heard: &LegacyRequest) ->
     }
 }
 
-fn operation(method: &str, params: &str) -> Result<Operation, A2aError> {
+pub(super) fn operation(method: &str, params: &str) -> Result<Operation, A2aError> {
     let send = || members::<SendParams<RpcPart>>(params).and_then(|it| map::send(Sender::Rpc, it));
     Ok(match method {
         "message/send" => Operation::Send(Box::new(send()?)),

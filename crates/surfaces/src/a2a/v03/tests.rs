@@ -290,3 +290,27 @@ fn requests_are_known_by_address_method_and_body() {
         assert_eq!(speaks(&target(path), body.as_bytes(), says_older), expected, "{path} {body}");
     }
 }
+
+/// T31: whatever a client of 0.3 sends, it is an operation or a no, and the same one when it is read again.
+#[test]
+fn t31_any_request_of_0_3_is_read_or_refused() {
+    let good = [
+        r#"{"jsonrpc":"2.0","id":"a-1","method":"message/send","params":{"message":{"kind":"message","messageId":"m-1","taskId":"run_1","role":"user","parts":[{"kind":"text","text":"hello"},{"kind":"data","data":{"decision":"approve","hold_id":"hold_1"}},{"kind":"file","file":{"bytes":"aGVsbG8=","mimeType":"image/png","name":"a.png"}}]},"configuration":{"acceptedOutputModes":["text/plain"],"historyLength":3,"blocking":true}}}"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"tasks/get","params":{"id":"run_1","historyLength":2}}"#,
+        r#"{"jsonrpc":"2.0","id":8,"method":"tasks/cancel","params":{"id":"run_1"}}"#,
+        r#"{"jsonrpc":"2.0","id":null,"method":"tasks/pushNotificationConfig/set","params":{"taskId":"run_1","pushNotificationConfig":{"id":"one","url":"https://example.com/hook","token":"t","authentication":{"schemes":["Bearer"],"credentials":"c"}}}}"#,
+    ];
+    let (mut taken, mut refused) = (0, 0);
+    standfast_testkit::damage::each_text(&good, 60_000, |text| {
+        let Ok(call) = super::super::jsonrpc::envelope(text.as_bytes()) else { return };
+        let read = || rpc::operation(&call.method, &call.params).map(|operation| format!("{operation:?}"));
+        match read() {
+            Ok(operation) => {
+                taken += 1;
+                assert_eq!(read().ok(), Some(operation), "{text}");
+            }
+            Err(_) => refused += 1,
+        }
+    });
+    assert!(taken > 50 && refused > 50, "{taken} taken, {refused} refused");
+}
