@@ -81,3 +81,64 @@ test('from the start to an approved change whose diff was read, in under a minut
   await server.stop();
   assert.deepEqual(troubles, []);
 });
+
+test('what was skipped or denied is not said to have been done', async () => {
+  const troubles = [];
+  const server = await new Server().start();
+  const context = await browser.newContext();
+  const page = watch(await context.newPage(), () => server.base, troubles);
+  await page.goto(`${server.base}/first-minute`);
+  await page.getByRole('button', { name: 'Ask it' }).click();
+  await page.getByRole('link', { name: 'decide now' }).click();
+  await page.getByLabel('Reason to deny').fill('Not today');
+  await page.getByRole('button', { name: 'Deny: do not run it' }).click();
+  await page.getByRole('heading', { name: 'Denied', exact: true }).waitFor();
+  await page.goto(`${server.base}/first-minute`);
+  await page.getByText('Of this run it wrote 0 lines, because the call was not approved').waitFor();
+  await page.getByText('It did not run.').waitFor();
+  await page.getByText('Skipped.').waitFor();
+  assert.deepEqual(await page.locator('.steps > li').evaluateAll((all) => all.map((one) => one.className)), ['is-done', '', '', 'is-now']);
+  // Neither does the agent go on as if it had been allowed, and its conversation has the reason.
+  await page.getByRole('link', { name: 'The run and its timeline' }).click();
+  await page.locator('.said').getByText('Then I leave it as it is.').first().waitFor();
+  const run = await server.api('/runs?agent=ops').then(({ runs }) => runs[0]);
+  await page.goto(`${server.base}/sessions/${run.session}?agent=ops`);
+  await page.locator('.note').getByText('Not today').waitFor();
+  assert.deepEqual(server.effects(), []);
+  // With a restart and an approval both are said.
+  await page.goto(`${server.base}/first-minute`);
+  await page.getByRole('button', { name: 'Once more' }).click();
+  await server.kill();
+  await server.start();
+  await page.reload();
+  await page.getByRole('link', { name: 'Open it' }).click();
+  await page.getByRole('button', { name: /Approve/ }).first().click();
+  await page.getByRole('heading', { name: 'Approved', exact: true }).waitFor();
+  await page.goto(`${server.base}/first-minute`);
+  await page.getByText('It ran once.').waitFor();
+  assert.equal(await page.getByText('Skipped.').count(), 0);
+  await context.close();
+  await server.stop();
+  assert.deepEqual(troubles.filter((said) => !/ERR_/.test(said)), []);
+});
+
+test('on a phone a message leads to what the agent asks, and a result says which call it is of', async () => {
+  const troubles = [];
+  const server = await new Server().start();
+  const context = await browser.newContext({ viewport: { width: 390, height: 844 } });
+  const page = watch(await context.newPage(), () => server.base, troubles);
+  await page.goto(`${server.base}/sessions`);
+  await page.getByLabel('Agent', { exact: true }).selectOption('ops');
+  await page.getByLabel('Message').fill('Free some space');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByRole('button', { name: '✓ Approve', exact: true }).click();
+  await page.locator('.note').getByText('delete_file finished').waitFor();
+  await page.getByLabel('Continue the conversation').fill('And now?');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.waitForURL(/#hold-hold_/);
+  const top = await page.locator('.widget h2').evaluate((heading) => heading.getBoundingClientRect().top);
+  assert.ok(top >= 0 && top < 844, `what is asked is at ${top}`);
+  await context.close();
+  await server.stop();
+  assert.deepEqual(troubles, []);
+});

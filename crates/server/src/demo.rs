@@ -1,8 +1,8 @@
 //! The embedded demo: an agent that wants to delete something and must ask first, one that wants to change a file, and two
 //! that ask questions. Needs no key and no network.
 //!
-//! Their models follow scripts. The tool of the first deletes nothing: each start is a line in `demo-effects.log` of the data
-//! directory, so that anyone can see what ran, with which arguments, and how often.
+//! Their models follow scripts, and take a no for a no. The tool of the first deletes nothing: each start is a line in
+//! `demo-effects.log` of the data directory, so that anyone can see what ran, with which arguments, and how often.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -14,6 +14,8 @@ use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::json::{BadJson, RawJson};
 use standfast_core::message::ToolResult;
 use standfast_core::name::{AgentName, BadName, ToolName};
+use standfast_core::transcript::{Entry, ResultKind};
+use standfast_engine::model::{Live, Model, ModelFuture, Prompt};
 use standfast_engine::settings::{Agent, Settings, Tour};
 use standfast_engine::tool::preview::Risk;
 use standfast_engine::tool::suspend::{self, SuspendForInput};
@@ -91,6 +93,30 @@ pub fn settings(data: &Path) -> Result<Settings, BadDemo> {
     })
 }
 
+/// A script that does not go on as if somebody had said yes who said no.
+struct TakesANo {
+    script: Script,
+}
+
+impl Model for TakesANo {
+    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> ModelFuture<'a> {
+        if matches!(prompt.transcript.last(), Some(Entry::Tool(result)) if result.kind == ResultKind::Denied)
+        {
+            let says = Script { lines: vec![Line::streams("Then I leave it as it is.")] };
+            return Box::pin(async move { says.ask(prompt, live).await });
+        }
+        self.script.ask(prompt, live)
+    }
+
+    fn provider(&self, model: &str) -> &'static str {
+        self.script.provider(model)
+    }
+
+    fn is_in_process(&self) -> bool {
+        self.script.is_in_process()
+    }
+}
+
 /// The agent that wants to delete something.
 fn ops(data: &Path) -> Result<Agent, BadDemo> {
     let (agent, tool) = (AgentName::new(AGENT)?, ToolName::new("delete_file")?);
@@ -107,7 +133,7 @@ fn ops(data: &Path) -> Result<Agent, BadDemo> {
     Ok(Agent {
         tools: BTreeMap::from([(tool.clone(), Arc::new(effects) as Arc<dyn Tool>)]),
         needs_approval: BTreeSet::from([tool]),
-        ..Agent::new(definition, Arc::new(script))
+        ..Agent::new(definition, Arc::new(TakesANo { script }))
     })
 }
 
@@ -134,7 +160,7 @@ fn website(data: &Path) -> Result<Agent, BadDemo> {
     Ok(Agent {
         tools: BTreeMap::from([(tool.clone(), Arc::new(edits) as Arc<dyn Tool>)]),
         needs_approval: BTreeSet::from([tool]),
-        ..Agent::new(definition, Arc::new(script))
+        ..Agent::new(definition, Arc::new(TakesANo { script }))
     })
 }
 
@@ -149,7 +175,7 @@ fn asks(name: &str, prompt: &str, lines: Vec<Line>) -> Result<Agent, BadDemo> {
     };
     Ok(Agent {
         tools: BTreeMap::from([(tool, Arc::new(SuspendForInput) as Arc<dyn Tool>)]),
-        ..Agent::new(definition, Arc::new(Script { lines }))
+        ..Agent::new(definition, Arc::new(TakesANo { script: Script { lines } }))
     })
 }
 

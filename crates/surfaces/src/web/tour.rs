@@ -38,6 +38,8 @@ struct TourPage {
     step: &'static str,
     run: Option<String>,
     hold: Option<String>,
+    /// Whether the server was another one since it was asked.
+    is_restarted: bool,
     /// What ran, as seen from outside.
     lines: Vec<String>,
 }
@@ -53,8 +55,9 @@ async fn show(
     let run = found.first().map(|row| &row.run);
     let hold = run.and_then(|run| run.state.holds.first().map(|hold| (run, hold)));
     // A server that began to look after the question was asked is another one than the one that was asked.
+    let asked_at = hold.map(|(_, hold)| hold.opened_at).or(run.map(|run| run.facts.started_at));
     let is_restarted =
-        hold.is_some_and(|(_, hold)| app.engine.node_work().startup_report(None).began_at > hold.opened_at);
+        asked_at.is_some_and(|asked_at| app.engine.node_work().startup_report(None).began_at > asked_at);
     let step = match (run, hold) {
         (None, _) => "begin",
         (Some(_), Some(_)) if is_restarted => "approve",
@@ -71,6 +74,7 @@ async fn show(
         step,
         run: run.map(|run| run.facts.id.to_string()),
         hold: hold.map(|(run, hold)| HoldId { run: run.facts.id, key: hold.key }.to_string()),
+        is_restarted,
         lines,
     };
     Ok(PAGES.page(StatusCode::OK, "tour.html", &Site::of(&who, &token), &page))

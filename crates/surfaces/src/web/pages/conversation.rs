@@ -6,7 +6,7 @@ use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Event, Outcome};
 use standfast_core::hold::HoldKind;
-use standfast_core::id::{HoldId, HoldKey, RunId};
+use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::message::ToolResult;
 use standfast_core::project::ResolutionKind;
 use standfast_core::run::{Run, Status, WaitKind, status};
@@ -113,8 +113,8 @@ struct Item {
     text: String,
     /// What was said beside the words.
     parts: Vec<MessagePart>,
-    /// What belongs to it and is longer than a line.
-    more: Option<String>,
+    /// What belongs to it: what that is, and the text.
+    more: Option<(String, String)>,
     href: Option<String>,
     widget: Option<Widget>,
 }
@@ -223,6 +223,7 @@ fn is_paused(status: Status) -> bool {
 pub(in crate::web) fn run(parts: RunParts<'_>, mut widgets: Vec<(HoldId, Widget)>) -> RunItems {
     let RunParts { run, log, now } = parts;
     let mut kinds: Vec<(HoldKey, HoldKind)> = Vec::new();
+    let mut tools: Vec<(CallNo, String)> = Vec::new();
     let mut items = Vec::new();
     for Envelope { seq, at, actor, event } in log {
         let item = |kind: ItemKind, who: String, text: String| Item {
@@ -244,6 +245,7 @@ pub(in crate::web) fn run(parts: RunParts<'_>, mut widgets: Vec<(HoldId, Widget)
                 items.push(Item { parts, ..item(ItemKind::Person, labels::actor(actor), text) });
             }
             Event::ModelReplied(replied) => {
+                tools.extend(replied.reply.calls.iter().map(|call| (call.no, call.tool.to_string())));
                 let agent = run.facts.agent.to_string();
                 if let Some(text) =
                     replied.reply.text.as_ref().and_then(Body::inline).filter(|text| !text.is_empty())
@@ -252,7 +254,7 @@ pub(in crate::web) fn run(parts: RunParts<'_>, mut widgets: Vec<(HoldId, Widget)
                 }
             }
             Event::ModelFailed(failed) => {
-                let more = failed.error.inline().map(str::to_owned);
+                let more = failed.error.inline().map(|error| ("error".to_owned(), error.to_owned()));
                 items.push(Item {
                     more,
                     ..item(ItemKind::Note, String::new(), "The model could not be asked".into())
@@ -270,34 +272,39 @@ pub(in crate::web) fn run(parts: RunParts<'_>, mut widgets: Vec<(HoldId, Widget)
             Event::HoldResolved(resolved) => {
                 let kind = kinds.iter().find(|(key, _)| *key == resolved.hold).map(|(_, kind)| *kind);
                 let how = labels::decision(kind, ResolutionKind::from(&resolved.resolution));
-                let more = labels::decided(&resolved.resolution).map(|said| said.text);
+                let more = labels::decided(&resolved.resolution).map(|said| (said.label, said.text));
                 let href = Some(format!("/approve/{}", HoldId { run: run.facts.id, key: resolved.hold }));
                 items.push(Item { more, href, ..item(ItemKind::Note, labels::actor(actor), how.to_owned()) });
             }
             Event::CallFinished(finished) => {
-                let tool = run.call(finished.call).map(|call| call.tool.to_string());
-                let tool = tool.unwrap_or_else(|| format!("call {}", finished.call));
-                let (what, body) = match &finished.result {
-                    ToolResult::Ok(body) => ("finished", body),
-                    ToolResult::Failed(body) if finished.refused.is_some() => ("was blocked by a rule", body),
-                    ToolResult::Failed(body) => ("did not succeed", body),
+                let tool = tools.iter().find(|(no, _)| *no == finished.call).map(|(_, tool)| tool.clone());
+                let tool = tool.unwrap_or_else(|| format!("Call {}", finished.call));
+                let (what, label, body) = match &finished.result {
+                    ToolResult::Ok(body) => ("finished", "result", body),
+                    ToolResult::Failed(body) if finished.refused.is_some() => {
+                        ("was blocked by a rule", "why", body)
+                    }
+                    ToolResult::Failed(body) => ("did not succeed", "why", body),
                 };
-                let more = body.inline().map(str::to_owned);
+                let more = body.inline().map(|text| (label.to_owned(), text.to_owned()));
                 items.push(Item { more, ..item(ItemKind::Note, String::new(), format!("{tool} {what}")) });
             }
             Event::RunEnded(ended) if ended.outcome != Outcome::Completed => {
                 let text = format!("{} by {}", labels::outcome(ended.outcome), labels::actor(actor));
-                items.push(Item { more: ended.reason.clone(), ..item(ItemKind::Note, String::new(), text) });
+                let more = ended.reason.clone().map(|reason| ("reason".to_owned(), reason));
+                items.push(Item { more, ..item(ItemKind::Note, String::new(), text) });
             }
             Event::RunErased(_) => {
                 items.push(item(ItemKind::Note, labels::actor(actor), "Contents erased".into()));
+            }
+            Event::CallProposed(proposed) => {
+                tools.push((proposed.call.no, proposed.call.tool.to_string()));
             }
             Event::RunEnded(_)
             | Event::RunStarted(_)
             | Event::RunClaimed(_)
             | Event::RunReleased(_)
             | Event::RunRepinned(_)
-            | Event::CallProposed(_)
             | Event::CallStarted(_)
             | Event::CallReturned(_)
             | Event::CallProgressed(_)
