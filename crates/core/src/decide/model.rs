@@ -70,7 +70,8 @@ pub(super) fn failure(draft: &mut Draft<'_>, failure: &RecordFailure) -> Result<
     draft.emit(Event::ModelFailed(ModelFailed { failures, error: failure.error.clone(), retry_at }));
     if retry_at.is_none() {
         let said = failure.error.inline().unwrap_or("a long error");
-        let reason = format!("the model could not be asked ({failures} tries): {said}");
+        let tries = if failures == 1 { "try" } else { "tries" };
+        let reason = format!("the model could not be asked ({failures} {tries}): {said}");
         draft.end(Outcome::Failed, Some(reason), None);
     }
     Ok(Answer::Done)

@@ -14,7 +14,7 @@ use standfast_core::project::HoldRow;
 use standfast_core::receipt::receipt;
 use standfast_core::reconcile::EffectAnswer;
 use standfast_core::run::Run;
-use standfast_core::time::Millis;
+use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::{stored_call, warned_approval_text};
 
 use super::drift::{Drift, drift};
@@ -233,9 +233,10 @@ impl Views {
         let to_decide = ToDecide { demands: &demands, ..ToDecide::of(&row, run) };
         let may_log_in = may_log_in(who, &run.facts, to_decide, &approvers);
         let standing = may_decide(who, &run.facts, to_decide, &approvers);
-        let deciders = who_decides(&run.facts, to_decide, &approvers);
         let open = run.hold(row.id.key).cloned();
         let now = self.log.host.clock.now();
+        let mut deciders = who_decides(&run.facts, to_decide, &approvers);
+        deciders.extend(open.iter().flat_map(|open| decide_as_well(open, now)));
         let is_asked_as_well =
             open.as_ref().is_some_and(|open| may_decide_as_well(who, run, open, &approvers, now).is_some());
         let is_theirs = row.closed.is_none() && (standing.is_ok() || is_asked_as_well);
@@ -244,7 +245,7 @@ impl Views {
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, events));
         let path = self.log.path_to(run).await?;
         if let Some(warning) = &ask.warning {
-            let reason = ask.reason.iter().map(|reason| format!("{reason}. "));
+            let reason = ask.reason.iter().map(|reason| format!("{}. ", reason.trim_end_matches('.')));
             ask.reason = Some(reason.chain([format!("Warning: {warning}")]).collect());
         }
         // A question does nothing itself, and a job elsewhere has begun: there is nothing left to weigh.
@@ -276,6 +277,18 @@ impl Views {
             may_log_in,
         })
     }
+}
+
+/// Who may decide an open hold beside those whom the agent and the rules name: whoever it was escalated to, and whoever stands in
+/// for somebody.
+fn decide_as_well(hold: &Hold, now: Timestamp) -> Vec<String> {
+    let escalated: Vec<String> =
+        hold.escalated.iter().flat_map(|one| &one.to).map(ToString::to_string).collect();
+    let escalated =
+        (!escalated.is_empty()).then(|| format!("; and, asked as well, {}", escalated.join(", ")));
+    let stands_in = hold.delegations.iter().filter(|one| now < one.until);
+    let stands_in = stands_in.map(|one| format!("; and user:{} in the place of user:{}", one.to, one.by));
+    escalated.into_iter().chain(stands_in).collect()
 }
 
 /// A question about a run of the loop that no call of it asks: the agent, its model or a tool is gone. A worker elsewhere
