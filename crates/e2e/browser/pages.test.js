@@ -146,7 +146,7 @@ both('a flat schema is a form; a mistake is shown at its field', async () => {
   await page.getByLabel('Yes').check();
   await page.getByLabel('Note').fill('<lunch>');
   await press('Send the answer');
-  await page.locator('#field-0-hint').getByText('At /amount').waitFor();
+  await page.locator('#field-0-hint').getByText('the minimum of 0').waitFor();
   assert.equal(await page.getByLabel('Note').inputValue(), '<lunch>');
   assert.equal(await page.getByLabel('Currency').inputValue(), '1');
   await page.getByLabel('Amount').fill('12.50');

@@ -23,11 +23,13 @@ pub(crate) struct Failure {
     pub(crate) text: String,
     /// Seconds after which to try again; sent as a header.
     pub(crate) retry_after: Option<u32>,
+    /// Where to go on from here: an address, and what its button says.
+    pub(crate) way_on: Option<(String, &'static str)>,
 }
 
 impl Failure {
     pub(crate) fn new(status: StatusCode, title: &str, text: &str) -> Failure {
-        Failure { status, title: title.into(), text: text.into(), retry_after: None }
+        Failure { status, title: title.into(), text: text.into(), retry_after: None, way_on: None }
     }
 
     pub(crate) fn not_found() -> Failure {
@@ -145,8 +147,10 @@ impl IntoResponse for Failure {
         struct Message<'a> {
             title: &'a str,
             text: &'a str,
+            way_on: Option<(&'a str, &'static str)>,
         }
-        let message = Message { title: &self.title, text: &self.text };
+        let way_on = self.way_on.as_ref().map(|(address, says)| (address.as_str(), *says));
+        let message = Message { title: &self.title, text: &self.text, way_on };
         let mut page = MESSAGES.page(self.status, "message.html", &Site::anonymous(), &message);
         if let Some(seconds) = self.retry_after {
             page.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -109,7 +109,7 @@ fn cells(line: &str) -> impl Iterator<Item = &str> {
 /// A table; a row that has more cells than there are columns keeps them in its last one.
 fn table(lines: &[&str], columns: usize, out: &mut String) {
     out.push_str(
-        "<div class=\"wide-table\" role=\"region\" aria-label=\"Table\" tabindex=\"0\"><table><thead><tr>",
+        "<div class=\"wide-table\" role=\"group\" aria-label=\"Table\" tabindex=\"0\"><table><thead><tr>",
     );
     for name in cells(lines[0]) {
         out.push_str(&format!("<th scope=\"col\">{}</th>", inline(name)));
@@ -241,7 +241,7 @@ mod tests {
     /// T20: cells are text too, none is left out, and what only looks like a table is text.
     #[test]
     fn tables_have_their_cells_and_no_markup_of_their_own() {
-        let head = "<div class=\"wide-table\" role=\"region\" aria-label=\"Table\" tabindex=\"0\"><table><thead><tr>";
+        let head = "<div class=\"wide-table\" role=\"group\" aria-label=\"Table\" tabindex=\"0\"><table><thead><tr>";
         assert_eq!(
             html("Sizes:\n| file | size |\n|:---|---:|\n| `a` | <b> |\n| x | y | z |\n\nafter"),
             format!(

@@ -147,7 +147,7 @@ pub fn describe(event: &Event, kind: Option<HoldKind>) -> EventLabel {
             Some(user) => format!("Assigned to {user}"),
             None => "Unassigned".into(),
         }),
-        Event::HoldReminded(_) => EventLabel::plain("Reminder sent"),
+        Event::HoldReminded(_) => EventLabel::plain("Reminder"),
         Event::HoldExpired(expired) => EventLabel::plain(if expired.kept {
             "Expired; still open for a late decision"
         } else {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::command::Choice;
 use standfast_core::digest;
+use standfast_core::hold::HoldKind;
 use standfast_core::run::status;
 use standfast_core::time::Millis;
 use standfast_engine::{HoldDecision, HoldView, IdempotencyKey, RequestView};
@@ -201,6 +202,7 @@ fn page(
     let shown = Page {
         title: match (form != Form::Closed, open.len()) {
             (false, _) => "This request has been decided",
+            (true, _) if open.iter().all(|hold| is_question(hold)) => "The agent asks a question",
             (true, 1) => "Approve this call?",
             (true, _) => "Approve these calls?",
         },
@@ -226,6 +228,10 @@ fn page(
     PAGES.page(status.unwrap_or(StatusCode::OK), "request.html", &site.below(mount(&settings)), &shown)
 }
 
+fn is_question(view: &HoldView) -> bool {
+    view.row.kind == HoldKind::Input
+}
+
 fn call(view: &HoldView) -> Call {
     let (row, ask) = (&view.row, &view.ask);
     let needs_more = matches!(map::needs(row.kind), Some(Needs::Answer | Needs::Truth));
@@ -236,8 +242,13 @@ fn call(view: &HoldView) -> Call {
         description: view.description.clone().filter(|text| !text.is_empty()),
         reason: ask.reason.clone(),
         question: ask.question.as_ref().and_then(Body::inline).map(str::to_owned),
-        arguments: view.arguments.as_ref().map(|arguments| arguments.text().to_owned()),
-        reversible: view.reversible,
+        arguments: view
+            .arguments
+            .as_ref()
+            .filter(|_| !is_question(view))
+            .map(|arguments| arguments.text().to_owned()),
+        // A question does nothing that could be undone.
+        reversible: view.reversible.filter(|_| !is_question(view)),
         revision: row.revision,
         digest: row.digest.map(|digest| digest.to_string()),
         opened: rfc3339(row.opened_at),

@@ -134,7 +134,9 @@ impl AnswerForm {
     pub(super) fn blame(&mut self, posted: &PostedForm, pointer: &str, text: &str) {
         self.root.place(posted, "");
         if let Some(field) = self.root.nearest(pointer, text) {
-            field.problem = Some(text.to_owned());
+            // Where it is and that nothing was decided stands above.
+            let own = text.strip_prefix(&format!("At {pointer}: ")).unwrap_or(text);
+            field.problem = Some(own.strip_suffix(" Nothing was decided.").unwrap_or(own).to_owned());
         }
     }
 

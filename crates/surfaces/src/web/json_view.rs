@@ -172,7 +172,7 @@ impl View {
 
     fn table(&mut self, table: &Table, items: &[RawJson], depth: usize) {
         self.out.push_str(
-            "<div class=\"wide-table\" role=\"region\" aria-label=\"Table\" tabindex=\"0\"><table><thead><tr>",
+            "<div class=\"wide-table\" role=\"group\" aria-label=\"Table\" tabindex=\"0\"><table><thead><tr>",
         );
         for name in &table.columns {
             let _ = write!(self.out, "<th scope=\"col\">{}</th>", marked(name));

@@ -203,8 +203,7 @@ async fn me(
         by: match &who.by {
             Identification::Local => "nothing: only this machine can call".into(),
             Identification::ApiKey { prefix } => format!("API key sf_{prefix}_…"),
-            Identification::Token { signed_in_at: Some(_), .. } => "your identity provider".into(),
-            Identification::Token { signed_in_at: None, .. } => "a token of your identity provider".into(),
+            Identification::Token { .. } => "your identity provider".into(),
             Identification::Link => "an approval link".into(),
             Identification::Configured => "the configuration".into(),
         },

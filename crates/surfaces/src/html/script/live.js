@@ -135,7 +135,9 @@ async function fetchAndMorph() {
     // What stands in between may swallow an answer: a page that waits for it for ever would never look again.
     response = await fetch(location.pathname + location.search, { headers: FRAGMENT, cache: 'no-store', signal: AbortSignal.timeout(FETCH_MS) });
     text = await response.text();
+    isReached = true;
   } catch {
+    isReached = false;
     return;
   }
   if ([401, 403, 404, 410].includes(response.status)) {
@@ -269,6 +271,8 @@ let source;
 let polling;
 let heardAt = 0;
 let wasCut = false;
+/** Whether the server answered the last time that the page looked. */
+let isReached = true;
 
 function close() {
   source?.close();
@@ -290,7 +294,8 @@ function heard() {
 function cut() {
   if (isStopped || document.hidden) return;
   wasCut = true;
-  say(`Live updates are interrupted. Reconnecting; until then the page is updated every ${POLL_MS / 1000} seconds.`);
+  const then = isReached ? '. Reconnecting; until then the page is updated' : ', and the server does not answer. What you see may be out of date. Trying again';
+  say(`Live updates are interrupted${then} every ${POLL_MS / 1000} seconds.`);
   // A stream that is open and says nothing, not even that it is alive, is given up: what stands in between has lost it.
   if (!source || source.readyState === EventSource.CLOSED || performance.now() - heardAt >= SILENT_MS) connect();
   clearTimeout(polling);

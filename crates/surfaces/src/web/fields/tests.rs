@@ -128,6 +128,10 @@ fn a_mistake_is_told_at_its_field() {
     assert_eq!(blamed("/items/1/n", "not an integer"), ["field-1-2-1"]);
     assert_eq!(blamed("/address", "\"zip\" is a required property"), ["field-0-0"]);
     assert_eq!(blamed("/tags/3", "too long"), ["field-2"]);
+    // Where it is and what follows stands above the form.
+    let mut order = read(ORDER).unwrap();
+    order.blame(&posted, "/tags/3", "At /tags/3: too long. Nothing was decided.");
+    assert_eq!(order.into_fields()[2].problem.as_deref(), Some("too long."));
 }
 
 /// As Pydantic and zod write them: references, optional values, titled choices.

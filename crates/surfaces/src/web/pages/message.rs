@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 use standfast_core::body::Body;
+use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Part};
 
 use crate::labels::hidden_characters::count_hidden;
@@ -51,6 +52,12 @@ pub(in crate::web) fn parts(message: &Message) -> Vec<MessagePart> {
     shown
 }
 
+/// Words that are an object or a list of JSON, as a tree.
+pub(in crate::web) fn tree(words: &str) -> Option<MessagePart> {
+    let json = RawJson::parse(words).ok().filter(|json| json.text().trim_start().starts_with(['{', '[']))?;
+    Some(data(&Body::Json(json)))
+}
+
 fn data(data: &Body) -> MessagePart {
     let text = match data {
         Body::Json(_) | Body::Blob(_) => None,
@@ -92,8 +99,6 @@ fn label(part: &Part) -> String {
 
 #[cfg(test)]
 mod tests {
-    use standfast_core::json::RawJson;
-
     use super::*;
 
     #[test]
@@ -107,10 +112,12 @@ mod tests {
         let message = Message::of(vec![Part::Data(Body::Json(json)), file]);
         assert_eq!(words(&message), "Data, File a.pdf (application/pdf)");
         let shown = parts(&message);
-        let tree = shown[0].tree.as_deref().unwrap_or_default();
-        assert!(tree.contains("Müller &lt;b&gt;"), "{tree}");
+        let drawn = shown[0].tree.as_deref().unwrap_or_default();
+        assert!(drawn.contains("Müller &lt;b&gt;"), "{drawn}");
         assert_eq!(shown[1].label, "File a.pdf (application/pdf)");
         assert_eq!(words(&Message::text("Hello")), "Hello");
+        assert!(tree(r#" {"cents": 1}"#).is_some_and(|part| part.tree.is_some()));
+        assert!(["12", "\"text\"", "{not JSON", "Hello"].iter().all(|text| tree(text).is_none()));
         assert!(parts(&Message::text("Hello")).is_empty());
         let long = data(&Body::text("x".repeat(TEXT_MAX + 2)));
         assert_eq!((long.text.map(|text| text.len()), long.left_out), (Some(TEXT_MAX), 2));

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 use standfast_core::body::Body;
-use standfast_core::event::{Envelope, Event};
+use standfast_core::event::{Envelope, Event, Outcome};
 use standfast_core::hold::{Hold, HoldKind};
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::json::RawJson;
@@ -238,7 +238,13 @@ pub(in crate::web) fn page(
         before: shown.first().map(|envelope| envelope.seq.0),
         has_later: end < log.len(),
         retries: log.iter().filter(|envelope| is_retry(&envelope.event)).count(),
-        result: view.result.as_ref().and_then(Body::inline).map(str::to_owned),
+        // What a worker reports of its failure is the reason as JSON.
+        result: view
+            .result
+            .as_ref()
+            .filter(|_| !(run.facts.driver.is_elsewhere() && run.outcome() == Some(Outcome::Failed)))
+            .and_then(Body::inline)
+            .map(str::to_owned),
         reason: view.reason.clone(),
         is_over: run.outcome().is_some(),
         is_busy,
@@ -256,7 +262,7 @@ pub(in crate::web) fn status_text(run: &Run) -> &'static str {
 
 fn is_retry(event: &Event) -> bool {
     match event {
-        Event::ModelFailed(_) => true,
+        Event::ModelFailed(failed) => failed.retry_at.is_some(),
         Event::CallStarted(started) => started.attempt > 1,
         _ => false,
     }
