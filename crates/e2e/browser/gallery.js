@@ -1,55 +1,21 @@
-// Servers with something of everything on their pages, for pictures: every page that there is, as people find it. `every()` is a
-// list of pages by name; each is opened in several looks by whoever takes the pictures.
+// Servers with something of everything on their pages, for pictures: every page that there is, as people find it. `every()` begins one
+// after the other, each with its pages by name; whoever takes the pictures opens them in several looks. What is rare is in
+// `gallery_states.js`.
 
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { AGENTS, calls, configure, script } from './agents.js';
+import { STATES } from './gallery_states.js';
 import { freePort } from './provider.js';
-import { BINARY, Server } from './server.js';
+import { BINARY } from './server.js';
+import { asking, atEnd, newFolder, signedIn, speakingModel, started } from './stage.js';
 import { until } from './watch.js';
 import { fill, REFUSED, world } from './world.js';
 
 const PYTHON = fileURLToPath(new URL('../../../target/mcp-servers/bin/python', import.meta.url));
 const PROTECTED = fileURLToPath(new URL('../tests/outside/mcp/protected.py', import.meta.url));
-
-/** What is to be ended afterwards, the last first. */
-const endings = [];
-export async function end() {
-  for (const ending of endings.reverse()) await ending();
-}
-
-function newFolder() {
-  const folder = mkdtempSync(join(tmpdir(), 'standfast-gallery-'));
-  endings.push(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
-
-async function started(...more) {
-  const server = await new Server(...more).start();
-  endings.push(() => server.stop());
-  return server;
-}
-
-/** A model that begins to speak and does not end. */
-async function speakingModel() {
-  const piece = (delta) => `data: ${JSON.stringify({ id: 'x', object: 'chat.completion.chunk', choices: [{ index: 0, delta, finish_reason: null }] })}\n\n`;
-  const model = createServer((asked, answer) => {
-    asked.resume();
-    asked.on('end', () => {
-      answer.writeHead(200, { 'content-type': 'text/event-stream' });
-      answer.write(piece({ role: 'assistant', content: '' }));
-      const speaking = setInterval(() => answer.write(piece({ content: 'I look at the **disks** first, and then at what may go. ' })), 150);
-      answer.on('close', () => clearInterval(speaking));
-    });
-  });
-  await new Promise((resolve) => { model.listen(0, '127.0.0.1', resolve); });
-  endings.push(() => { model.closeAllConnections(); model.close(); });
-  return `http://127.0.0.1:${model.address().port}/v1`;
-}
 
 /** The agents of the tests of the approver's pages, and some more: much of every kind. */
 async function approvers() {
@@ -151,12 +117,7 @@ agents:
   const server = await started('--config', config);
   const keyOf = (user, ...more) => execFileSync(BINARY, ['keys', 'create', '--user', user, ...more, '--config', config], { stdio: ['ignore', 'pipe', 'ignore'] }).toString().trim();
   const [ann, bob, root] = [keyOf('ann'), keyOf('bob', '--group', 'ops'), keyOf('root', '--role', 'admin', '--scope', 'admin')];
-  const ask = async (by, path, body) => {
-    const headers = { authorization: `Bearer ${by}`, 'content-type': 'application/json' };
-    const response = await fetch(`${server.base}/api/v1${path}`, { method: body ? 'POST' : 'GET', body: body && JSON.stringify(body), headers });
-    if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
-    return response.json();
-  };
+  const ask = (...more) => asking(server.base, ...more);
   const linked = async (agent) => {
     const run = await ask(ann, `/agents/${agent}/runs`, { input: 'Keep my shopping list', wait: 'settled' });
     const hold = run.holds[0].id;
@@ -172,15 +133,8 @@ agents:
     await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByRole('alert').waitFor();
   };
-  // A session of ann's, for pages of somebody who has signed in.
-  const context = await browser.newContext();
-  const page = await context.newPage();
-  await page.goto(`${server.base}/sign-in`);
-  await page.getByLabel('API key').fill(ann);
-  await page.getByRole('button', { name: 'Sign in' }).click();
-  await page.getByRole('heading', { name: 'Pending' }).waitFor();
-  const state = await context.storageState();
-  await context.close();
+  // For pages of somebody who has signed in.
+  const state = await signedIn(browser, server.base, ann);
   return [
     { base: server.base, pages: { ...signedOut, 'sign-in-wrong': wrong } },
     { base: server.base, state, pages: { me: '/me', 'hold-not-yours': `/approve/${open.hold}`, 'list-not-yours': '/', 'inboxes-none': '/inboxes' } },
@@ -201,7 +155,7 @@ tools:
   payments: {type: mcp, url: 'http://127.0.0.1:${port}/mcp', overrides: {pay: {requires_approval: false}}}
 `);
   const mcp = spawn(PYTHON, [PROTECTED, folder, String(port)], { stdio: 'ignore' });
-  endings.push(() => mcp.kill());
+  atEnd(() => mcp.kill());
   await until('the MCP server listens', () => fetch(`http://127.0.0.1:${port}/`).then(() => true, () => false));
   const server = await started('--config', config);
   const { hold, run } = await server.held('helper', 'Pay Ann');
@@ -234,16 +188,18 @@ async function demo() {
   ];
 }
 
-/** Every page, by the server that has it. */
-export async function every(browser) {
+/** Something of everything, of the tests of all pages. */
+async function everything() {
   const here = await world();
-  endings.push(() => here.stop());
+  atEnd(() => here.stop());
   const refused = Object.entries(REFUSED).map(([name, [address]]) => [`refused-${name}`, address]);
-  return [
-    { base: here.server.base, pages: { ...await fill(here), ...Object.fromEntries(refused) } },
-    await approvers(),
-    ...await identities(browser),
-    await login(browser),
-    ...await demo(),
-  ];
+  return { base: here.server.base, pages: { ...await fill(here), ...Object.fromEntries(refused) } };
+}
+
+/** Each begins its servers; what it gives is a list of pages by name, or several. */
+export const SERVERS = [everything, approvers, identities, login, demo, ...STATES];
+
+/** Every page, by the server that has it; each server begins when it is wanted. */
+export async function* every(browser) {
+  for (const begin of SERVERS) yield* [await begin(browser)].flat();
 }

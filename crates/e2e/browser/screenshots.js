@@ -1,11 +1,12 @@
 // Takes the pictures of README.md and the guide, and of every page in light, dark and phone width for whoever looks at them.
-// `cargo xtask screenshots` calls it. The first go to docs/images, the others to target/screenshots; `ONLY=name` takes those whose
+// `cargo xtask screenshots` calls it. The first go to docs/images, the others to target/screenshots; `ONLY=pattern` takes those whose
 // name has that, and none of the guide.
 
 import { mkdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { end, every } from './gallery.js';
+import { every } from './gallery.js';
 import { launch, Server } from './server.js';
+import { end } from './stage.js';
 
 const GUIDE = fileURLToPath(new URL('../../../docs/images/', import.meta.url));
 const ALL = fileURLToPath(new URL('../../../target/screenshots/', import.meta.url));
@@ -53,16 +54,16 @@ async function guide() {
   await demo.stop();
 }
 
-const only = process.env.ONLY;
+const only = process.env.ONLY && new RegExp(process.env.ONLY);
 if (!only) await guide();
-for (const { base, pages, state } of await every(browser)) {
+for await (const { base, pages, state } of every(browser)) {
   for (const [look, settings] of Object.entries(LOOKS)) {
     const context = await browser.newContext({ ...settings, storageState: state });
-    // What is remembered of one page stands on others.
-    await context.addInitScript(() => localStorage.removeItem('standfast.task'));
+    // What is remembered of one page stands on others, where it is not what the picture is about; a picture by itself has no origin.
+    await context.addInitScript(() => { if (location.hash !== '#remembered' && origin !== 'null') localStorage.removeItem('standfast.task'); });
     const page = await context.newPage();
     for (const [name, place] of Object.entries(pages)) {
-      if (only && !name.includes(only)) continue;
+      if (only && !only.test(name)) continue;
       await take(page, typeof place === 'string' ? base + place : place, `${ALL}${name}-${look}.png`, { isWhole: true });
     }
     await context.close();
