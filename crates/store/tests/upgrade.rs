@@ -27,8 +27,8 @@ use standfast_store::conformance::support::{
 use standfast_store::memory::MemoryStore;
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::{
-    Credential, HoldFilter, RunFilter, RunStore as _, Scope, SealedChange, SessionChange, SessionKey, Store,
-    Subscription, postgres, sqlite,
+    Credential, HoldFilter, RunFilter, Scope, SealedChange, SessionChange, SessionKey, Store, Subscription,
+    postgres, sqlite,
 };
 
 /// The texts of the migrations, by number.
