@@ -79,6 +79,9 @@ for (const javaScriptEnabled of [true, false]) {
       await accessible(page, 'approval link');
       const width = await page.evaluate('document.documentElement.scrollWidth');
       assert.ok(width <= 375, `the page is ${width} wide`);
+      // All of it is the name of the button, and one word stands on it: a line beside the reason.
+      const deny = await page.getByRole('button', { name: /Deny ?: do not run it/ }).boundingBox();
+      assert.ok(deny && deny.height < 56 && deny.width < 150, JSON.stringify(deny));
       assert.equal(await page.evaluate('document.scripts.length'), 0);
     }
     if (process.env.SCREENSHOTS) await page.screenshot({ path: join(process.env.SCREENSHOTS, `link-${javaScriptEnabled}.png`), fullPage: true });
