@@ -241,7 +241,8 @@ mod tests {
     /// T20: cells are text too, none is left out, and what only looks like a table is text.
     #[test]
     fn tables_have_their_cells_and_no_markup_of_their_own() {
-        let head = "<div class=\"wide-table\" role=\"group\" aria-label=\"Table\" tabindex=\"0\"><table><thead><tr>";
+        let head =
+            "<div class=\"wide-table\" role=\"group\" aria-label=\"Table\" tabindex=\"0\"><table><thead><tr>";
         assert_eq!(
             html("Sizes:\n| file | size |\n|:---|---:|\n| `a` | <b> |\n| x | y | z |\n\nafter"),
             format!(
