@@ -22,7 +22,7 @@ use standfast_core::refusal::Refusal;
 use standfast_core::run::{Facts, Run, Status, WaitKind, status};
 use standfast_engine::auth::Principal;
 use standfast_engine::{
-    EngineError, HoldView, IdempotencyKey, LookedUpRun, NewRun, RunList, SessionList, Snapshot,
+    EngineError, HoldView, IdempotencyKey, LookedUpRun, NewRun, RunList, RunView, SessionList, Snapshot,
 };
 
 use super::addresses;
@@ -328,8 +328,8 @@ async fn say(
     };
     match speak(&app, &who, &conversation, &posted, &text).await {
         Ok(run) => {
-            app.engine.reads().settled_run(&who, run, SETTLE).await?;
-            Ok(see_other(&going_on(&app, &who, &conversation, run).await))
+            let settled = app.engine.reads().settled_run(&who, run, SETTLE).await?;
+            Ok(see_other(&going_on(&conversation, Some(&settled))))
         }
         Err(EngineError::NotFound) => Err(Failure::not_found()),
         Err(error) => {
@@ -375,10 +375,10 @@ async fn speak(
 }
 
 /// Where a conversation goes on: at what a run asks next, else at its end.
-async fn going_on(app: &App, who: &Principal, conversation: &Conversation, run: RunId) -> String {
-    let view = app.engine.reads().run(who, run).await.ok();
+fn going_on(conversation: &Conversation, view: Option<&RunView>) -> String {
     let next = view.and_then(|view| {
         let own = view.run.state.holds.iter().find(|hold| hold.child.is_none());
+        let run = view.run.facts.id;
         own.map(|hold| HoldId { run, key: hold.key }).or(view.holds_below.first().map(|(below, _)| *below))
     });
     let place = next.map_or_else(|| "last".to_owned(), |hold| format!("hold-{hold}"));
@@ -397,7 +397,10 @@ async fn decide(
     let conversation = Conversation::of(name, args.agent, args.owner, &who)?;
     let hold = hold_id(&hold)?;
     match widget::decide(&app, &who, hold, posted).await? {
-        Ok(()) => Ok(see_other(&going_on(&app, &who, &conversation, hold.run).await)),
+        Ok(()) => {
+            let view = app.engine.reads().run(&who, hold.run).await.ok();
+            Ok(see_other(&going_on(&conversation, view.as_ref())))
+        }
         Err(failed) => {
             let visit = Visit { app: &app, who: &who, token: &token };
             show(&visit, &conversation, None, Attempt::Decision(Box::new(failed))).await
