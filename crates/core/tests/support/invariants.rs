@@ -37,6 +37,9 @@ const ORDINARY_SETTINGS: usize = 2;
 /// Bytes for each of those who are asked later on, or in somebody's place.
 const ASKED_LATER: usize = 112;
 
+/// What the id of a sub-run that a hold waits for takes, with its name.
+const CHILD: usize = 48;
+
 /// The definitions that a run may be pinned to, as a store would have them.
 pub(crate) type Definitions = BTreeMap<Digest, Definition>;
 
@@ -509,7 +512,8 @@ fn the_row_survives_and_is_small(state: &State) -> Result<(), String> {
     let digests =
         usize::from(state.results.is_some()) + state.calls.iter().filter(|call| call.files.is_some()).count();
     let asked = state.holds.iter().map(asked_later).sum::<usize>() + state.let_in.len();
-    let max = max.saturating_add(digests * DIGEST + asked * ASKED_LATER);
+    let children = state.holds.iter().filter(|hold| hold.child.is_some()).count();
+    let max = max.saturating_add(digests * DIGEST + asked * ASKED_LATER + children * CHILD);
     ensure(text.len() < max, || format!("the row has {} bytes: {text}", text.len()))
 }
 
