@@ -211,9 +211,10 @@ impl Principal {
     /// The scope that their credential lacks for what has this name; none when it is for that.
     #[must_use]
     pub fn lacks(&self, scope: Scope, name: &str) -> Option<NamedScope> {
-        let lacked =
-            if self.may_use(scope) { NamedScope::only(scope, name) } else { NamedScope::from(scope) };
-        (!self.has_for(scope, name)).then_some(lacked)
+        if self.has_for(scope, name) {
+            return None;
+        }
+        Some(if self.may_use(scope) { NamedScope::only(scope, name) } else { NamedScope::from(scope) })
     }
 
     fn may_use(&self, scope: Scope) -> bool {
