@@ -92,7 +92,7 @@ impl Log {
         }
     }
 
-    /// Owners, approvers, administrators and auditors of the run's tenant.
+    /// Owners, approvers, administrators, operators and auditors of the run's tenant, with a credential for its agent.
     pub(crate) fn may_see(&self, who: &Principal, facts: &Facts) -> bool {
         let agent = self.host.agent(&facts.agent).ok();
         may_see(who, facts, agent.as_ref().map(|agent| &agent.approvers))

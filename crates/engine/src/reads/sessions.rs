@@ -365,8 +365,8 @@ impl Sessions {
         }
     }
 
-    /// A conversation as somebody may see it: its user, administrators and auditors with its metadata, approvers of its agent without
-    /// them, everyone else not at all.
+    /// A conversation as somebody may see it: its user, administrators, operators and auditors with its metadata, approvers of its agent
+    /// without them, everyone else not at all.
     fn seen_session(&self, who: &Principal, row: SessionRow) -> Option<SessionRow> {
         if who.tenant != row.key.tenant || !who.reads(&row.key.agent) {
             return None;
